@@ -92,7 +92,7 @@ def what_to_do():
         half = pc.design_output_noise(
             vehicle, horizon=100, budget=BUDGET, adjacency=adjacency
         )
-    of_half = half.responses.reshape(100, -1)
+    of_half = half.process.responses.reshape(100, -1)
     run = pc.output_query(vehicle, 200)
 
     def excess(size):

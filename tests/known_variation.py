@@ -105,10 +105,10 @@ def forced(plants, inputs=None):
 
 def covariance(noise):
     """Covariance (T p, T p) of output noise, from samples' responses to its entries."""
-    T, p = noise.horizon, noise.outputs
-    rows = noise.responses.reshape(T * p, -1)
-    white = np.diag(np.tile(noise.total.white**2, T))
-    return noise.law.unit_variance * (rows @ rows.T + white)
+    T, p = noise.horizon, noise.process.outputs
+    rows = noise.process.responses.reshape(T * p, -1)
+    white = np.diag(np.tile(noise.process.total.white**2, T))
+    return noise.process.law.unit_variance * (rows @ rows.T + white)
 
 
 def shift(total, images):

@@ -470,13 +470,15 @@ def the_cloud_scheme():
     run = loop.simulate(trials=3, rng=0, initial_state=[1.0, 0.0])
     published, states = np.asarray(run.outputs)[0], np.asarray(run.states)[:2]
     added = published - states[0]
-    from_draw = (noise.responses @ np.asarray(loop_draw(noise, added))).squeeze()
+    from_draw = (
+        noise.process.responses @ np.asarray(loop_draw(noise, added))
+    ).squeeze()
     np.testing.assert_allclose(added, from_draw.T, atol=1e-8)
 
 
 def loop_draw(noise, added):
     """The entries of eta that give the noise of each run."""
-    rows = noise.responses.reshape(5, -1)
+    rows = noise.process.responses.reshape(5, -1)
     return np.linalg.lstsq(rows, added.T, rcond=None)[0]
 
 

@@ -148,7 +148,7 @@ TAKEN = {
         r"StateAdjacency\(\) needs radius; known are radius",
     ),
     "entries without a seed": (
-        lambda: design().draw(),
+        lambda: design().process.draw(),
         TypeError,
         r"draw\(\) needs rng, trials.*noise\.sample\(trials, rng=rng\)",
     ),
@@ -453,6 +453,6 @@ def test_a_run_without_a_prior_says_what_each_cure_knows():
 def test_too_many_arguments_name_no_empty_list_of_keywords():
     noise = design()
     with pytest.raises(TypeError, match="takes rng, trials by position.*takes no more"):
-        noise.draw(np.random.default_rng(0), 1, 20)
+        noise.process.draw(np.random.default_rng(0), 1, 20)
     with pytest.raises(TypeError, match="pass by keyword: [a-z]"):
         pc.design_output_noise(VEHICLE, 20)

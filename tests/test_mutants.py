@@ -26,9 +26,8 @@ moved = script("thresholds")
 NO_NUMBERS = {
     "PrivacyGuarantee": "black_box compose correlations exact explain from_dict horizon "
     "in_window loss record releases satisfies scope sentence to_dict",
-    "OutputNoise": "bound kept design draw factor family horizon initial_state_covariance inputs is_mixed law law_of "
-    "outputs over parts plant plant_data plot promised record request responses sample samples "
-    "save scale signal stream system timepts total with_std",
+    "OutputNoise": "bound design factor family horizon initial_state_covariance kept over parts "
+    "plant plant_data plot process record request sample save stream system timepts with_std",
     "PrivateLoop": "G K L N Q QN R RN closed_loop controller data guarantee history noise "
     "noise_weight online plant poles record report save simulate system with_noise",
     "PrivateConsensus": "agent laplacian mechanism simulate to_statespace",

@@ -61,7 +61,7 @@ def private_loop(family, cap=10.0, noise=None, weights=WEIGHTS, plant=TWINS):
 
 def moved_entries(noise, plant, samples):
     """Entries (r, M) that make up for each move, by dense least squares."""
-    responses = noise.responses.reshape(samples * plant.noutputs, -1)
+    responses = noise.process.responses.reshape(samples * plant.noutputs, -1)
     moves = []
     for time in range(samples):
         powers = [np.linalg.matrix_power(plant.A, t - time) for t in range(samples)]

@@ -19,8 +19,8 @@ def forced(vertices, sequence, column, start, values):
 def whitening(noise, horizon):
     """The inverse of a root of the covariance of a run."""
     run = noise.over(horizon) if hasattr(noise, "over") else noise
-    dense = run.responses.reshape(horizon * noise.outputs, -1)
-    white = np.diag(np.tile(run.total.white**2, horizon))
+    dense = run.process.responses.reshape(horizon * noise.process.outputs, -1)
+    white = np.diag(np.tile(run.process.total.white**2, horizon))
     return np.linalg.inv(np.linalg.cholesky(dense @ dense.T + white))
 
 

@@ -15,7 +15,6 @@ import privcontrol.response
 import privcontrol.studies
 from privcontrol.core.mechanism import Mechanism
 from privcontrol.core.noise import Noise
-from privcontrol.noise.parts import SummedNoise
 from privcontrol.privacy.hidden import Hidden
 from privcontrol.regions.region import PlantRegion
 
@@ -128,7 +127,6 @@ ENGINE_ROOMS = (
         "left release_exactly shifts",
         "what `release` and `guarantee` are made of",
     ),
-    (SummedNoise, "law_of", "what the checker asks of one part of a noise"),
     (
         PlantRegion,
         "check_holds is_one plants shift standing",

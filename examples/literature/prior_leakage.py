@@ -45,9 +45,9 @@ def design(plant, secret, budget):
         models="exact",
     )  # fmt: skip
     size = plant.horizon * plant.sys.noutputs
-    rows = noise.responses.reshape(size, -1)
+    rows = noise.process.responses.reshape(size, -1)
     covariance = rows @ rows.T + np.kron(
-        np.eye(plant.horizon), np.diag(noise.total.white**2)
+        np.eye(plant.horizon), np.diag(noise.process.total.white**2)
     )
     seen = pc.observability_stack(plant.sys, plant.horizon)
     nats = leakage(seen, covariance, plant.P0, 1e-2)

@@ -124,7 +124,7 @@ def likelihood_test(noise, trials=20_000):
 def attack_on_exact(noise, trials=1000):
     """How often the right one of two levels is found, and what gives the wrong one away [V]."""
     readings = [run(16.5), run(16.5 + SECRET)]
-    columns = noise.responses.reshape(SAMPLES * 2, -1)
+    columns = noise.process.responses.reshape(SAMPLES * 2, -1)
     basis = np.linalg.qr(columns)[0]
     rng = np.random.default_rng(1)
     found, left = 0, []

@@ -23,6 +23,7 @@ from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
+from ..noise.process import promising
 from ..noise.shift import certify
 from ..numerics.checks import positive_integer
 from ..numerics.errors import PrivacyError, UncertifiableError
@@ -166,7 +167,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     if not _keeps(noise.guarantee, guarantee, request):
         raise PrivacyError(_ALTERED)
     design: NoiseDesign | StationaryDesign
-    filtered = noise.total.part(Filtered)
+    filtered = noise.process.total.part(Filtered)
     (first, *_) = noise.parts
     if isinstance(first, (CoupledUnits, SeparateUnits)):
         cost = float(first.variances(1).sum())
@@ -179,13 +180,13 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
         design = _lasting_design(noise, filtered, guarantee)
     quoted = noise.guarantee.quoted_delta
     guarantee = replace(guarantee, quoted_delta=quoted)
-    return replace(noise, guarantee=guarantee, design=design, promised=None)
+    return promising(noise, guarantee=guarantee, design=design)
 
 
 def _design_of_run(noise: OutputNoise, guarantee: PrivacyGuarantee) -> NoiseDesign:
     """Return the design of noise over a horizon, without a lower bound."""
-    query = query_of(noise.plant_data, noise.samples, noise.request.adjacency)
-    of_run = noise_of_run(noise.parts, noise.samples, noise.family)
+    query = query_of(noise.plant_data, noise.process.samples, noise.request.adjacency)
+    of_run = noise_of_run(noise.parts, noise.process.samples, noise.family)
     cost = float(np.sum(of_run.std**2))
     return NoiseDesign(Mechanism(query, of_run), guarantee, cost, math.nan)
 
@@ -196,10 +197,10 @@ def _lasting_design(
     """Return the design of filtered noise, without a lower bound."""
     (secret,) = secrets_of(noise.request.adjacency, [noise.plant_data])
     if noise.horizon.ends:  # the cost of the whole run
-        cost = float(noise.total.variances(noise.horizon).sum())
+        cost = float(noise.process.total.variances(noise.horizon).sum())
     else:
         energy = impulse_energies(filtered.system).sum()
-        cost = float(energy + (noise.total.white**2).sum())
+        cost = float(energy + (noise.process.total.white**2).sum())
     shift = guarantee.loss.shift
     return StationaryDesign(filtered, shift, cost, math.nan, secret.scaled_system)
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..designs.guarantees import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
+from ..noise.process import promising
 from ..numerics.checks import (
     instance_of,
     positive_integer,
@@ -162,11 +163,11 @@ class Gateway(Publisher):
         if path is not None and as_path(path).exists():
             raise _taken(as_path(path))
         noise = _in_window(on_grid(noise, resolution), start)
-        if grid is None and resolution is None and not noise.total.white.all():
+        if grid is None and resolution is None and not noise.process.total.white.all():
             noise = _in_floating_point(noise, floating)
         steps = {
-            "grid": _texts(grid, "grid", noise.outputs),
-            "resolution": _texts(resolution, "resolution", noise.outputs),
+            "grid": _texts(grid, "grid", noise.process.outputs),
+            "resolution": _texts(resolution, "resolution", noise.process.outputs),
         }
         self._make(noise, path, ledger, told | steps)
 
@@ -507,7 +508,7 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "start: noise without a horizon begins in its stationary law at any "
             "sample; leave start out, and the ledger counts each beginning as a release"
         )
-    return replace(noise, guarantee=noise.guarantee.in_window(start), promised=None)
+    return promising(noise, guarantee=noise.guarantee.in_window(start))
 
 
 def on_grid(
@@ -520,7 +521,7 @@ def on_grid(
     """
     given = None
     if resolution is not None:
-        given = step_sizes(resolution, "resolution", noise.outputs)
+        given = step_sizes(resolution, "resolution", noise.process.outputs)
     designed = getattr(noise.request, "resolution", None)
     if designed is None:
         if given is None:
@@ -528,7 +529,7 @@ def on_grid(
         way_out = _COVERED if noise.horizon.ends else _NEVER_COVERED
         warn_user(_UNPLANNED_GRID + way_out)
         steps = round_up([float(step) for step in given])
-        return replace(noise, guarantee=guarantee_on_grid(noise, steps), promised=None)
+        return promising(noise, guarantee=guarantee_on_grid(noise, steps))
     allowed = [step_size(step, "resolution") for step in np.ravel(designed).tolist()]
     if given is None:
         raise ValueError(

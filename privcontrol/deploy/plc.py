@@ -44,7 +44,7 @@ def c_code(noise: OutputNoise) -> str:
     PrivacyError
         If the noise has no system of finite order, or too large a one.
     """
-    model = noise.total.model
+    model = noise.process.total.model
     if model is None:
         raise PrivacyError(
             "design: expected noise that a filter of finite order makes, got dense "
@@ -52,7 +52,7 @@ def c_code(noise: OutputNoise) -> str:
             "independent noise"
         )
     A, B, C, D = model.matrices
-    root = noise.total.state_root
+    root = noise.process.total.state_root
     numbers = sum(matrix.size for matrix in (A, B, C, D, root))
     if numbers > _MOST_NUMBERS:
         raise PrivacyError(

@@ -477,13 +477,13 @@ def eavesdropper(
     plant = noise.plant_data
     if noise.request is not None and disturbances(noise.request.adjacency):
         return _of_changes(noise, plant, prior)
-    if not noise.total.consists_of(Structured, White):
+    if not noise.process.total.consists_of(Structured, White):
         raise ValueError(
             "noise_or_loop: expected noise for states over a horizon, or for a single "
             "disturbance, got other noise. What it promises stands in its .guarantee, and "
             "pc.audit(noise) attacks it"
         )
-    gain, blind = _observed(plant, noise.samples)
+    gain, blind = _observed(plant, noise.process.samples)
     reading, error = _reading(plant, noise, gain)
     factor = gain @ error
     mean = np.zeros(plant.order)
@@ -495,7 +495,7 @@ def eavesdropper(
     gain = gain @ reading
     return Eavesdropper(
         plant,
-        noise.samples,
+        noise.process.samples,
         mean,
         gain,
         factor,
@@ -541,12 +541,12 @@ def _reading(
     plant: Plant, noise: OutputNoise, seen: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Read seen^T x(0) from v by least squares (k, T p), with a root of the error."""
-    columns = plant.free_response(seen, noise.samples)
-    if noise.scale is None:
+    columns = plant.free_response(seen, noise.process.samples)
+    if noise.process.scale is None:
         # v is O_T x exactly, and rows of equal size spare the inverse the growth of A^t
         sizes = _sizes(columns, 1)
     else:
-        sizes = np.tile(noise.scale, noise.samples)[:, None]
+        sizes = np.tile(noise.process.scale, noise.process.samples)[:, None]
     weighted = columns / sizes
     units = _sizes(weighted, 0)
     left, values, right = scipy.linalg.svd(weighted / units, full_matrices=False)
@@ -562,11 +562,11 @@ def _reading(
         )
     inverse = right.T / values / units.T
     errors = []
-    std = math.sqrt(noise.law.unit_variance)
+    std = math.sqrt(noise.process.law.unit_variance)
     if noise.factor is not None:
         errors.append(std * (seen.T @ noise.factor))
-    if noise.scale is not None:  # the outputs are in units of it
-        errors.append(inverse if noise.is_mixed else std * inverse)
+    if noise.process.scale is not None:  # the outputs are in units of it
+        errors.append(inverse if noise.process.is_mixed else std * inverse)
     error = np.hstack(errors)
     reading = inverse @ left.T
     return reading / sizes.T, error
@@ -626,7 +626,7 @@ def _of_changes(
         )
     if secret.is_varying:  # levels are changes of any shape, and have one size
         secret = replace(secret, shape="level")
-    lasting = not noise.horizon.ends or noise.total.part(Filtered) is not None
+    lasting = not noise.horizon.ends or noise.process.total.part(Filtered) is not None
     shifts = (_lasting_shifts if lasting else _shifts_of_run)(noise, plant, secret)
     radii = secret.radii(plant)
     std = radii[:, None] / np.maximum(shifts, np.finfo(float).tiny)
@@ -673,7 +673,7 @@ def _shifts_of_run(noise: OutputNoise, plant: Plant, adjacency: Adjacency) -> ND
     (secret,) = disturbances(adjacency)
     found = certified_shift(noise.parts, adjacency, [plant], noise.horizon)
     count = len(secret.signals(plant))
-    beginnings = len(secret.starts(noise.samples))
+    beginnings = len(secret.starts(noise.process.samples))
     lengths = len(secret.shapes)
     if found.squares.size != lengths * beginnings * count:
         raise ValueError(

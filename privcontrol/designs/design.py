@@ -339,7 +339,7 @@ def design_output_noise(
         noise = replace(noise, design=replace(noise.design, laws=laws))
     noise = _priced_by_shape(noise, weight)
     check_size(noise, max_std)
-    is_alone = noise.total.consists_of(Structured) and not request.has_models
+    is_alone = noise.process.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
         warn_user(_EXACT_MODEL)
     return noise

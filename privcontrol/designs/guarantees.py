@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..core.noise import family_of
 from ..noise.grid import grid_shift
-from ..noise.parts import SummedNoise
+from ..noise.process import SummedNoise
 from ..noise.shift import NO_BOUND, World, certify
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
@@ -115,7 +115,7 @@ def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
             "was designed for; design it for this one"
         )
     clauses = () if noise.request is None else noise.request.clauses
-    manifold = query_of(noise.plant_data, noise.samples, adjacency).manifold
+    manifold = query_of(noise.plant_data, noise.process.samples, adjacency).manifold
     return Scope.of(adjacency, manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
 
 
@@ -170,11 +170,11 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
 def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
     """Return the loss of noise and a grid, None if the noise does not cover it."""
     try:
-        family = "gaussian" if noise.is_mixed else noise.family
+        family = "gaussian" if noise.process.is_mixed else noise.family
         grid = grid_shift(noise.parts, steps, noise.horizon, family=family)
     except PrivacyError:
         return None
-    if noise.is_mixed:  # the floor's share of the loss grows
+    if noise.process.is_mixed:  # the floor's share of the loss grows
         shares = {each.kinds[0]: each for each in by_kind(noise.guarantee.loss)}
         left = shares[GAUSSIAN].gdp if GAUSSIAN in shares else 0.0
         rest = PrivacyLoss.gaussian(float_above(left + grid, 2), (), False)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -25,7 +24,6 @@ from ..core.mechanism import Mechanism
 from ..core.query_design import NoiseDesign
 from ..noise.iosystem import (
     create_noise_iosystem,
-    entering,
     numbered,
     plot_samples,
     plot_spectrum,
@@ -36,12 +34,10 @@ from ..noise.parts import (
     Pricing,
     Radial,
     Structured,
-    SummedNoise,
-    White,
     noise_of_run,
 )
+from ..noise.process import SummedNoise, promising
 from ..noise.within import Room
-from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, positive_number
 from ..numerics.labels import html_table
 from ..numerics.linalg import float_above
@@ -57,10 +53,6 @@ from .request import Models
 
 #: Relative rounding of a factor that is kept as it was given.
 _AS_GIVEN = 1e-9
-#: What somebody wants who calls `draw` without arguments.
-_DRAWN = (
-    "they give standard entries; noise.sample(trials, rng=rng) draws the noise itself"
-)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -89,8 +81,9 @@ class OutputNoise(SummedNoise, Saved):
         horizon the cost is the mean one of a sample.
     request : Request or None
         What it was designed for.
-    promised : tuple
-        What the guarantee is about.
+    process : NoiseProcess
+        The noise as a random process: its law, the draws of its standard entries, and
+        what they become at the outputs.
 
     See Also
     --------
@@ -180,24 +173,16 @@ class OutputNoise(SummedNoise, Saved):
     @property
     def factor(self) -> NDArray | None:
         """S (n, r) of the structured part C A^t S eta, None without one."""
-        return getattr(self.total.part(Structured), "factor", None)
-
-    @property
-    def scale(self) -> NDArray | None:
-        """Size (p,) of the independent part at each output, None without one.
-
-        It is a standard deviation for Gaussian noise and a scale for Laplace noise.
-        """
-        return getattr(self.total.part(White), "scale", None)
+        return getattr(self.process.total.part(Structured), "factor", None)
 
     @property
     def _own_gain(self) -> float | None:
         """How many times the ``factor`` of the request the noise is, None without one."""
         if self.request is None or self.request.factor is None:
             return None
-        part = self.total.part(Correlated)
+        part = self.process.total.part(Correlated)
         shape = self.factor if part is None else part.root
-        once = self.total.part(DrawnOnce)
+        once = self.process.total.part(DrawnOnce)
         if once is not None:  # padding may follow
             shape = once.columns[:, : self.request.factor.shape[1]]
         if shape is None:  # the floor alone is enough
@@ -220,106 +205,7 @@ class OutputNoise(SummedNoise, Saved):
         """
         if self.factor is None:
             return None
-        return self.law.unit_variance * self.factor @ self.factor.T
-
-    @partial(helpful_arguments, advice=_DRAWN)
-    def draw(self, rng: Seed, trials: int) -> NDArray:
-        """Draw eta (trials, T, channels), or (trials, channels) if drawn once.
-
-        In the first shape the entries that are drawn once stand at the first sample, with
-        zeros after. They are drawn trial by trial in time order, so fewer trials are a
-        prefix of more. ``rng`` is a seed or a generator.
-
-        Parameters
-        ----------
-        rng : int, SeedSequence or Generator
-            A seed or a generator.
-        trials : int
-            Number of runs.
-
-        Returns
-        -------
-        ndarray, shape (trials, T, channels) or (trials, channels)
-            Standard entries, without unit.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.draw(0, trials=3).shape
-        (3, 1)
-        """
-        first, fresh = self._drawn(rng, trials)
-        return _at_their_samples(first, fresh) if self.total.width else first
-
-    def inputs(self, eta: NDArray) -> NDArray:
-        """Return inputs ``eta[i]`` of the python-control systems (trials, T, channels).
-
-        They are the entries from `draw`, except that correlated noise, which has no system
-        of finite order, enters with its samples.
-
-        Parameters
-        ----------
-        eta : ndarray, shape (trials, T, channels)
-            Entries from `draw`.
-
-        Returns
-        -------
-        ndarray, shape (trials, T, channels)
-            Without unit.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.inputs(noise.draw(0, trials=3)).shape
-        (3, 5, 1)
-        """
-        first, fresh = self._entries(eta)
-        return _at_their_samples(first, entering(self, fresh))
-
-    def signal(self, eta: NDArray) -> NDArray:
-        """Return gamma (trials, T, p) of entries eta from `draw`.
-
-        Parameters
-        ----------
-        eta : ndarray, shape (trials, T, channels) or (trials, channels)
-            Entries from `draw`.
-
-        Returns
-        -------
-        ndarray, shape (trials, T, p)
-            In the units of the outputs.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.signal(noise.draw(0, trials=3)).shape
-        (3, 5, 1)
-        """
-        return self.total.signal(*self._entries(eta))
-
-    def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
-        """Split an array from `draw` into (trials, once) and (trials, T, width)."""
-        once, width = self.total.once, self.total.width
-        expected = ("trials", "T", once + width) if width else ("trials", once)
-        is_array = isinstance(eta, np.ndarray) and eta.dtype.kind == "f"
-        if not is_array or eta.ndim != len(expected) or eta.shape[-1] != expected[-1]:
-            got = eta.shape if is_array else type(eta).__name__
-            raise ValueError(
-                f"eta: expected an array ({', '.join(map(str, expected))}) from `draw`, "
-                f"got {got}"
-            )
-        if not self.total.width:
-            return eta, np.empty((len(eta), self.samples, 0))
-        return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]
+        return self.process.law.unit_variance * self.factor @ self.factor.T
 
     def with_std(self, std: float) -> OutputNoise:
         """Scale the noise until its largest standard deviation is ``std``.
@@ -371,11 +257,11 @@ class OutputNoise(SummedNoise, Saved):
                 "PrivacyBudget(gdp=...)"
             )
         parts = tuple(part.scaled(gain) for part in self.parts)
-        scaled = replace(self, parts=parts, promised=None)
+        scaled = promising(self, parts=parts)
         loss = beside_miss(self.guarantee, own_loss(scaled))
         together = loss.released(request.releases)
         delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
-        if self.total.part(Radial) is not None and not self.is_mixed:
+        if self.process.total.part(Radial) is not None and not self.process.is_mixed:
             delta = together.failure  # within a bound it may fail openly
             if delta >= 1:
                 raise ValueError(
@@ -393,7 +279,8 @@ class OutputNoise(SummedNoise, Saved):
         design = replace(
             old,
             mechanism=Mechanism(
-                old.mechanism.query, noise_of_run(parts, self.samples, self.family)
+                old.mechanism.query,
+                noise_of_run(parts, self.process.samples, self.family),
             ),
             guarantee=guarantee,
             cost=old.cost * gain**2,
@@ -402,9 +289,7 @@ class OutputNoise(SummedNoise, Saved):
             budget=budget,
         )
         request = replace(request, budget=budget)
-        return replace(
-            scaled, guarantee=guarantee, design=design, request=request, promised=None
-        )
+        return promising(scaled, guarantee=guarantee, design=design, request=request)
 
     @property
     def system(self) -> ct.StateSpace:
@@ -421,7 +306,7 @@ class OutputNoise(SummedNoise, Saved):
         ValueError
             If the noise is correlated in a way that has no system of finite order.
         """
-        model = self.total.model
+        model = self.process.total.model
         if model is None:
             raise ValueError(
                 "system: correlated noise has no system of finite order; "
@@ -433,8 +318,8 @@ class OutputNoise(SummedNoise, Saved):
         return ct.ss(
             *model.matrices,
             self.plant_data.dt,
-            inputs=numbered("eta", self.total.width),
-            outputs=numbered("gamma", self.outputs),
+            inputs=numbered("eta", self.process.total.width),
+            outputs=numbered("gamma", self.process.outputs),
             states=numbered("xi", model.order),
             name="noise",
         )
@@ -616,11 +501,3 @@ class OutputNoise(SummedNoise, Saved):
             stds.append(f"{name}: {std:.4g}")
         rows = {"Noise": repr(self), "Standard deviation": ", ".join(stds)}
         return html_table(rows) + self.guarantee._repr_html_()
-
-
-def _at_their_samples(first: NDArray, fresh: NDArray) -> NDArray:
-    """Return entries (trials, T, channels), those drawn once at the first sample."""
-    trials, samples, _ = fresh.shape
-    once = np.zeros((trials, samples, first.shape[1]))
-    once[:, 0] = first
-    return np.concatenate([once, fresh], axis=2)

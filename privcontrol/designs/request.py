@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.noise import FAMILIES
-from ..noise.parts import SummedNoise
+from ..noise.process import SummedNoise
 from ..noise.shift import World
 from ..noise.within import Bound
 from ..numerics.checks import (

@@ -345,7 +345,7 @@ def assembled(loop: LoopData) -> LoopData:
         warn_of_costly_modes(
             noise.plant_data,
             noise.request.adjacency,
-            noise.samples,
+            noise.process.samples,
             ("unstable",),
         )
     if loop.dynamics.varies:

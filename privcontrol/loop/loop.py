@@ -889,7 +889,7 @@ def _identity(noise: OutputNoise, date: str) -> str:
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
     """Errors of the best estimates, or detections where the start is no secret."""
-    starts = loop.private_noise.total.consists_of(Structured, White)
+    starts = loop.private_noise.process.total.consists_of(Structured, White)
     if loop.never_ends or not starts:
         rows = [
             ("False alarms, and detections by guessing", "Detections of a hidden move")

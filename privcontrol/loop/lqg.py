@@ -221,7 +221,7 @@ class Knowledge:
         if noise is not None:
             for part in noise.parts:
                 if isinstance(part, kind):
-                    size = math.sqrt(noise.law_of(part).unit_variance)
+                    size = math.sqrt(noise.process.law_of(part).unit_variance)
                     unit = part.scaled(size)
                     system = sum_of(system, finite_model(unit))
                     start = scipy.linalg.block_diag(start, unit.state_root)
@@ -751,7 +751,7 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
 
     `ValueError` if it takes too much memory.
     """
-    size = noise.samples * noise.outputs
+    size = noise.process.samples * noise.process.outputs
     if size > _DENSE:
         raise ValueError(
             "noise: it is correlated over the whole horizon, and a filter that knows "
@@ -759,9 +759,9 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
             "Design "
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
-    responses = noise.responses.reshape(size, -1)
-    white = np.diag(np.tile(noise.total.white**2, noise.samples))
-    return noise.law.unit_variance * (responses @ responses.T + white)
+    responses = noise.process.responses.reshape(size, -1)
+    white = np.diag(np.tile(noise.process.total.white**2, noise.process.samples))
+    return noise.process.law.unit_variance * (responses @ responses.T + white)
 
 
 def knowledge_of(
@@ -797,7 +797,7 @@ def _check_sizes(
     if P0 is not None:
         start = sizes(singular_root(P0))
     if noise is not None:
-        fresh = np.hypot(fresh, noise.total.white)
+        fresh = np.hypot(fresh, noise.process.total.white)
         if noise.factor is not None:
             drawn = sizes(noise.factor)
     ratio = _times(drawn, np.hypot(start, fresh))

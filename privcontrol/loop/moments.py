@@ -150,18 +150,18 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
     noise = loop.noise
     if noise is None:
         return np.zeros((samples + 1, rows.height))
-    filtered = noise.total.part(Filtered)
+    filtered = noise.process.total.part(Filtered)
     if isinstance(filtered, Filtered):
-        known = {"noise": np.eye(noise.outputs)}
+        known = {"noise": np.eye(noise.process.outputs)}
         total = loop.dynamics.variances(
             rows, known, samples, filtered.system, filtered.state_root
         )
     else:
-        total = _response_variances(loop, rows, noise.responses[:samples])
-    total = noise.law.unit_variance * total
-    if noise.total.white.any():
-        fresh = {"noise": np.diag(noise.total.white)}
-        law = GaussianLaw() if noise.is_mixed else noise.law
+        total = _response_variances(loop, rows, noise.process.responses[:samples])
+    total = noise.process.law.unit_variance * total
+    if noise.process.total.white.any():
+        fresh = {"noise": np.diag(noise.process.total.white)}
+        law = GaussianLaw() if noise.process.is_mixed else noise.process.law
         total += law.unit_variance * _fresh_variances(loop, rows, fresh, samples)
     return total
 
@@ -255,7 +255,7 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
         quiet = output_variances(dynamics.steady(rows, factors))
     if loop.noise is None:
         return quiet, noisy
-    model = loop.noise.total.model
+    model = loop.noise.process.total.model
     if not loop.never_ends or model is None:
         raise ValueError(
             f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
@@ -354,14 +354,14 @@ def margins(
         covariances = known.covariances(samples, predicted=True)
     variances = along(covariances, direction)
     noise = loop.noise
-    law = GaussianLaw() if noise is None else noise.law
+    law = GaussianLaw() if noise is None else noise.process.law
     entries = 0
     if noise is not None:
-        entries = noise.total.once
-        if not noise.is_mixed:  # a floor next to radial noise is Gaussian
-            entries += samples * noise.total.width
+        entries = noise.process.total.once
+        if not noise.process.is_mixed:  # a floor next to radial noise is Gaussian
+            entries += samples * noise.process.total.width
     best = law.multiple(probability / samples, entries) * np.sqrt(variances)
-    if noise is None or not noise.total.consists_of(Structured, White):
+    if noise is None or not noise.process.total.consists_of(Structured, White):
         return best
     if noise.factor is None:
         return best
@@ -468,7 +468,9 @@ def _apart(
     """
     noise = loop.private_noise
     design = loop.known_design
-    factor = present(noise.factor, "factor") * math.sqrt(noise.law.unit_variance)
+    factor = present(noise.factor, "factor") * math.sqrt(
+        noise.process.law.unit_variance
+    )
     known = Knowledge.of(loop.side.plant, loop.weights, noise, design.P0, kind=White)
     rest = np.sqrt(along(known.covariances(samples, predicted=True), direction))
     caused = np.empty(samples)

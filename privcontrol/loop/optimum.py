@@ -800,9 +800,9 @@ def least_cost(loop: LoopData, shift: float | None = None) -> float:
     K = design.regulator(loop.side, loop.weights, noise.horizon)
     gains = known.gains(noise.horizon)
     law = ObserverFeedback.of(loop.side, K, gains, design.form)
-    columns = (units * basis).reshape(noise.samples, noise.outputs, -1)
+    columns = (units * basis).reshape(noise.process.samples, noise.process.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
-    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.samples)
+    errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.process.samples)
     passed = errors.reshape(-1, errors.shape[2]) @ covariance
     slope = passed.T @ passed
     axes = [_axes(basis.T @ ball, slope) for ball in balls]
@@ -853,7 +853,7 @@ def _endless_excess(loop: LoopData) -> float:
     noise = loop.private_noise
     request = noise.request
     secret = secret_inputs(request.adjacency, loop.side.plant)
-    if noise.outputs > 1 or secret.balls or secret.energies is not None:
+    if noise.process.outputs > 1 or secret.balls or secret.energies is not None:
         return math.nan
     if secret.several or secret.windows:
         return math.nan
@@ -862,7 +862,7 @@ def _endless_excess(loop: LoopData) -> float:
     weight = loop.dynamics.steady(loop.cost_rows.each, {"noise": np.eye(1)})
     spectrum, priced = (
         np.sum(np.abs(frequency_response(system, points)) ** 2, axis=(1, 2))
-        for system in (finite_model(noise.total), weight)
+        for system in (finite_model(noise.process.total), weight)
     )
     response = frequency_response(secret.system, points)[:, 0]
     columns = []

@@ -283,7 +283,7 @@ def fitting_plant(sys: Plants | Plant, noise: OutputNoise | None) -> Plant:
                 "sample, and a loop reads each sample; design it for the samples of a run "
                 f"(horizon=..., period={plant.samples})"
             )
-        plant = plant.over(noise.samples)  # one period of it will do
+        plant = plant.over(noise.process.samples)  # one period of it will do
     check_noise(plant, noise)
     return noise.plant_data
 

@@ -120,8 +120,8 @@ def _task(
     noise = loop.private_noise
     is_linear = loop.truth is None and law is loop.law and not law.is_function
     is_shared = limits is None and not signals.each and not signals.roots
-    has_few_entries = noise.total.once <= max(loop.side.order, _SMALL)
-    if is_linear and is_shared and not noise.total.width and has_few_entries:
+    has_few_entries = noise.process.total.once <= max(loop.side.order, _SMALL)
+    if is_linear and is_shared and not noise.process.total.width and has_few_entries:
         return SuperposedTrials.of(loop, noise, signals)
     side = loop.simulated
     if limits is None and has_form(side, law):
@@ -153,9 +153,9 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
     elif loop.side.free:
         blocks.append(signals.shared["exogenous"].transpose(1, 2, 0))
     noise = loop.private_noise
-    if not noise.total.width:
+    if not noise.process.total.width:
         return [*blocks, eta.T[:, :, None]]
-    drawn = noise.inputs(eta).transpose(2, 0, 1)
+    drawn = noise.process.inputs(eta).transpose(2, 0, 1)
     return [*blocks, drawn[:, :, : signals.samples]]
 
 
@@ -250,10 +250,12 @@ class SuperposedTrials:
         """The maps of a loop and what drives it."""
         samples = signals.samples
         count = signals.start.shape[1]
-        rank = noise.responses.shape[2]
+        rank = noise.process.responses.shape[2]
         only = np.eye(rank + count + 1)[-1:]  # the column that all have in common
         drives = {name: common * only for name, common in signals.shared.items()}
-        responses = np.pad(noise.responses[:samples], ((0, 0), (0, 0), (0, count + 1)))
+        responses = np.pad(
+            noise.process.responses[:samples], ((0, 0), (0, 0), (0, count + 1))
+        )
         drives["noise"] = drives.get("noise", 0.0) + responses
         start = signals.initial * only
         start[: len(signals.start), rank:-1] = signals.start
@@ -276,7 +278,7 @@ class SuperposedTrials:
         keep: int,
         out: dict[str, NDArray] | None = None,
     ) -> dict[str, NDArray]:
-        eta = self.noise.draw(generator, block)
+        eta = self.noise.process.draw(generator, block)
         begun = _drawn_start(generator, self.signals, block)
         drawn = np.hstack([eta, begun, np.ones((block, 1))])
         given = out or {}
@@ -342,7 +344,7 @@ class StreamedTrials:
         **data: NDArray,
     ) -> dict[str, NDArray]:
         signals = self.signals
-        eta = self.noise.draw(generator, keep)
+        eta = self.noise.process.draw(generator, keep)
         start = np.repeat(signals.initial, block, axis=1)
         begun = signals.start @ _drawn_start(generator, signals, block).T
         start[: len(begun)] += begun
@@ -447,7 +449,7 @@ class SteppedTrials:
         side = dynamics.side
         n = side.order
         p = dynamics.outputs
-        eta = self.noise.draw(generator, keep)
+        eta = self.noise.process.draw(generator, keep)
         now = np.repeat(self.signals.initial, block, axis=1)
         now[:n] += self.signals.start @ _drawn_start(generator, self.signals, block).T
         count = p + len(side.controls)
@@ -561,10 +563,10 @@ def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
 
     Products are of one size, so the last bits do not depend on the number of trials.
     """
-    if noise.total.width:
-        return noise.signal(eta)[:, :samples].transpose(1, 2, 0)
-    p = noise.outputs
-    responses = noise.responses[:samples].reshape(samples * p, -1)
+    if noise.process.total.width:
+        return noise.process.signal(eta)[:, :samples].transpose(1, 2, 0)
+    p = noise.process.outputs
+    responses = noise.process.responses[:samples].reshape(samples * p, -1)
     padded = np.pad(eta, ((0, -len(eta) % _NOISE_GROUP), (0, 0)))
     gamma = np.empty((samples, p, len(padded)))
     for start in range(0, len(padded), _NOISE_GROUP):
@@ -599,7 +601,7 @@ def input_labels(loop: LoopData) -> list[str]:
     """Return labels of references, then of free inputs, then ``eta[i]``."""
     labels = [*loop.law.references, *loop.side.free_labels]
     if loop.noise is not None:
-        total = loop.noise.total
+        total = loop.noise.process.total
         labels += indexed("eta", total.once + total.width)
     return labels
 

@@ -41,9 +41,9 @@ from .parts import (
     NoisePart,
     Radial,
     Structured,
-    SummedNoise,
     White,
 )
+from .process import SummedNoise
 from .within import MOST_DRAWS, Room
 
 #: Distance of a share of a limit from one below which balls decide, at least.
@@ -60,12 +60,12 @@ class ExactNoise(DrawnNoise):
         parts: list[ExactPart] = []
         for part in noise.parts:
             if isinstance(part, Filtered):
-                parts.append(_hidden_state(part, noise.total.white))
+                parts.append(_hidden_state(part, noise.process.total.white))
             else:
                 parts.append(exact_part(part))
         is_radial = any(isinstance(part, Radial | Blocks) for part in noise.parts)
         family = "gaussian" if is_radial else noise.family
-        super().__init__(family, noise.outputs, parts)
+        super().__init__(family, noise.process.outputs, parts)
         if noise.kept is not None:
             self.room = Room.of(noise.parts, noise.kept)
 

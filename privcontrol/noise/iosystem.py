@@ -36,7 +36,8 @@ from ..systems.linear import (
     frequency_response,
     sum_of,
 )
-from .parts import Pricing, SummedNoise, shared_out
+from .parts import Pricing
+from .process import SummedNoise
 
 #: Points of lines that a figure shows.
 _MOST_POINTS = 1_000_000
@@ -67,8 +68,8 @@ def create_channel_iosystem(
     Returns
     -------
     control.StateSpace
-        Drive it with ``noise.inputs(noise.draw(rng, trials))``, shape (trials, T,
-        channels). For structured noise eta is the draw at sample 0 and zero afterwards,
+        Drive it with ``noise.process.inputs(noise.process.draw(rng, trials))``, shape
+        (trials, T, channels). For structured noise eta is the draw at sample 0 and zero afterwards,
         for driven and independent noise a fresh draw at each sample, and for correlated
         noise the noise itself. ``ct.impulse_response`` scales its impulse by 1/dt.
 
@@ -95,7 +96,8 @@ def create_channel_iosystem(
     >>> gate = pc.create_channel_iosystem(noise)
     >>> gate.input_labels, gate.output_labels
     (['y', 'eta[0]'], ['yhat[0]'])
-    >>> eta = noise.inputs(noise.draw(np.random.default_rng(), 1))[0].T
+    >>> entries = noise.process.draw(np.random.default_rng(), trials=1)
+    >>> eta = noise.process.inputs(entries)[0].T
     >>> signals = np.vstack([np.zeros(100), eta])
     >>> published = ct.forced_response(gate, noise.timepts, signals).outputs
     """
@@ -176,7 +178,7 @@ def create_noise_iosystem(
         noise.plant_data,
         name=_block_name(name, "noise"),
         inputs=_names(inputs, "inputs", "eta", system.input_count),
-        outputs=_names(outputs, "outputs", "gamma", noise.outputs),
+        outputs=_names(outputs, "outputs", "gamma", noise.process.outputs),
         states=_names(states, "states", "xi", system.order),
     )
 
@@ -246,24 +248,15 @@ def noise_system(noise: SummedNoise) -> LinearSystem:
             f"noise: expected an OutputNoise, got {type(noise).__name__}{hint}"
         )
     # what has no system passes its own samples through a unit gain
-    unit = LinearSystem.gain(np.eye(noise.outputs))
+    unit = LinearSystem.gain(np.eye(noise.process.outputs))
     model = reduce(sum_of, [part.model or unit for part in noise.parts])
-    root = noise.total.state_root
+    root = noise.process.total.state_root
 
     def begun(now: LinearSystem) -> LinearSystem:
         entry = np.hstack([now.A @ root, now.B])
         return LinearSystem(now.A, entry, now.C, np.hstack([now.C @ root, now.D]))
 
     return by_sample(begun, model)
-
-
-def entering(noise: SummedNoise, fresh: NDArray) -> NDArray:
-    """Return what enters the system for ``fresh`` entries (trials, T, width)."""
-    none = fresh[..., :0]
-    signals = []
-    for part, _, own in shared_out(noise.parts, none, fresh):
-        signals.append(part.signal(none, own) if part.model is None else own)
-    return np.concatenate(signals, axis=-1)
 
 
 # -- figures -----------------------------------------------------------------------------
@@ -321,7 +314,7 @@ def plot_spectrum(
             "plot: the noise is that of many units; plot noise that is designed for one of "
             "them, or fewer"
         )
-    curves = {"noise": noise.total.model, hidden: secret}
+    curves = {"noise": noise.process.total.model, hidden: secret}
     if loop is not None:
         curves["loop: root cost of unit noise"] = loop.noise_weight(math.inf)
     angles = np.geomspace(1e-3, np.pi, _PLOTTED)

@@ -2,8 +2,8 @@
 
 A part is linear in independent standard entries eta. Some of them are drawn once, before
 the first sample, and the others again at every sample. All parts answer the same
-questions, so whoever uses output noise need not know what it is made of. `SummedNoise` is
-such a sum as data, with what is drawn of it and its exact moments.
+questions, so whoever uses output noise need not know what it is made of. `NoiseProcess` is
+such a sum over a horizon, with its laws, draws and exact moments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
@@ -19,26 +19,18 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.ball_noise import RADIAL_LAWS, BallNoise, BlockNoise
+from ..core.ball_noise import BallNoise, BlockNoise
 from ..core.manifold import Moves
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..numerics.checks import (
-    Seed,
-    check_memory,
-    generator,
     instance_of,
     positive_integer,
     real_array,
-    sample_index,
-    whole_index,
 )
-from ..numerics.errors import PrivacyError
 from ..numerics.linalg import column_norms
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..privacy.guarantee import PrivacyGuarantee
-from ..privacy.horizon import Horizon, horizon_of
-from ..privacy.law import BallLaw, BlockLaw, GaussianLaw, Law
+from ..privacy.law import BallLaw, BlockLaw
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import causal_map
 from ..secrets.hiding import NoiseForm
@@ -797,335 +789,9 @@ def shared_out(
         width += part.width
 
 
-# -- output noise as data ----------------------------------------------------------------
-
-
 @runtime_checkable
 class Pricing(Protocol):
     """Something that prices output noise, such as a `PrivateLoop`."""
 
     def noise_weight(self, horizon: float) -> Any:
         """Return the map of `weight_root_of`, without a horizon a `LinearSystem`."""
-
-
-@runtime_checkable
-class Kept(Protocol):
-    """A bound that noise never leaves."""
-
-    def draws(
-        self, parts: Sequence[NoisePart], draw: Callable[[int], NDArray]
-    ) -> Iterator[tuple[NDArray, NDArray]]:
-        """Yield entries of one run that are within, block by block."""
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class SummedNoise(ByContent):
-    """Noise for the outputs of a plant, a sum of parts, with its guarantee.
-
-    Two are equal if plant, horizon, parts and guarantee are.
-    """
-
-    plant_data: Plant
-    horizon: Horizon
-    family: str
-    parts: tuple[NoisePart, ...]
-    guarantee: PrivacyGuarantee
-    design: Any = field(compare=False)  # of the room above, None until certified
-    request: Any = field(default=None, compare=False)
-    promised: tuple | None = field(default=None, compare=False, kw_only=True)
-    kept: Any = field(default=None, kw_only=True)  # a `Kept` bound
-
-    def __post_init__(self) -> None:
-        """Bind the guarantee to what it is about.
-
-        ``promised`` holds what the guarantee was made for, so `dataclasses.replace`
-        cannot keep it for other noise.
-        """
-        instance_of(self.plant_data, Plant, "plant_data", "noise.plant_data")
-        for part in instance_of(self.parts, tuple, "parts", "noise.parts"):
-            instance_of(part, NoisePart, "parts", "noise.parts")
-        instance_of(self.family, str, "family", "noise.family")
-        object.__setattr__(self, "horizon", horizon_of(self.horizon))
-        instance_of(self.guarantee, PrivacyGuarantee, "guarantee", "noise.guarantee")
-        if self.kept is not None:
-            instance_of(self.kept, Kept, "kept", "noise.kept")
-        if self.promised is not None and not _is_promise(self.promised):
-            raise TypeError(
-                "promised: expected none, since it is what the guarantee was made for; "
-                "design_output_noise makes noise"
-            )
-        about: tuple = (self.plant_data, self.horizon, self.family, self.parts)
-        about = (*about, self.guarantee, self.kept)
-        known, request = self.promised or (about, self.request)
-        object.__setattr__(self, "promised", (known, request))
-        is_same = self.request is None or self.request is request
-        if not is_same and type(self.request) is type(request):
-            is_same = self.request == request
-        if known != about or not is_same:
-            raise PrivacyError(
-                "replace: the guarantee is about this plant, horizon, request and parts and "
-                "does not hold for others; design it again, or scale with "
-                "with_std"
-            )
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs p."""
-        return self.plant_data.output_count
-
-    @property
-    def samples(self) -> int:
-        """Number of samples T; a ``ValueError`` for noise without a horizon."""
-        return self.horizon.count(
-            "noise without a horizon needs a number of samples: pass the time points, "
-            "use noise.over(T), or noise.sample(trials, horizon=T)"
-        )
-
-    def over(self, horizon: int) -> Self:
-        """Return the noise of a run's first samples, with the same guarantee.
-
-        Parameters
-        ----------
-        horizon : int
-            Number of samples T, at most that of the noise.
-
-        Returns
-        -------
-        Self
-            Over the horizon that was asked for.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.over(3).horizon
-        3
-        """
-        run = self.horizon.first(horizon)
-        return (
-            self if run == self.horizon else replace(self, horizon=run, promised=None)
-        )
-
-    @property
-    def timepts(self) -> NDArray:
-        """Time points (T,) of the horizon in seconds."""
-        return self.plant_data.step * np.arange(self.samples)
-
-    @cached_property
-    def total(self) -> PartSum:
-        """The sum of all parts."""
-        return PartSum(self.parts)
-
-    @cached_property
-    def responses(self) -> NDArray:
-        """Response (T, p, R) of the outputs to each entry of eta.
-
-        The entries of independent noise are left out. Their sizes are ``total.white``.
-        """
-        responses = self.total.responses(self.samples)
-        responses.flags.writeable = False
-        return responses
-
-    @cached_property
-    def stds(self) -> NDArray:
-        """Standard deviations (p, T) of each output over the run, in its unit."""
-        stds = np.sqrt(self._summed(lambda part: part.variances(self.samples))).T
-        stds.flags.writeable = False
-        return stds
-
-    @property
-    def std(self) -> NDArray:
-        """Largest standard deviation (p,) of each output over the run, in its unit."""
-        return self.over(self.horizon.distinct).stds.max(axis=1)
-
-    def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
-        """Return the covariance (p, p) of gamma(t) and gamma(s) by sample index.
-
-        By default s is t. Without a horizon t alone is a lag, which may be negative. A
-        ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
-
-        Parameters
-        ----------
-        t, s : int, optional
-            Sample indices, 0 and t by default.
-
-        Returns
-        -------
-        ndarray, shape (p, p)
-            In products of the units of two outputs.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.covariance(0).shape, noise.covariance(0, 4).shape
-        ((1, 1), (1, 1))
-        """
-        t = whole_index(t, "t")
-        if s is None:
-            t, s = self.horizon.pair(t)
-        t = sample_index(t, "t", self.horizon)
-        s = sample_index(s, "s", self.horizon)
-        return self._summed(lambda part: part.covariance(t, s))
-
-    @property
-    def law(self) -> Law:
-        """The law of the standard entries eta, of those that no floor has."""
-        radial = self.total.part(Radial) or self.total.part(Blocks)
-        return family_of(self.family).law if radial is None else radial.law
-
-    def law_of(self, part: NoisePart) -> Law:
-        """Return the law of the standard entries of one of the parts.
-
-        A floor in addition to radial noise is Gaussian.
-        """
-        if self.is_mixed and not isinstance(part, Radial):
-            return GaussianLaw()
-        return self.law
-
-    @property
-    def is_mixed(self) -> bool:
-        """Return whether the parts have two laws, radial noise in addition to a floor."""
-        return self.family in RADIAL_LAWS and len(self.parts) > 1
-
-    def _summed(self, moments: Callable[[NoisePart], NDArray]) -> NDArray:
-        """Return second moments of all parts, given those for entries of variance one."""
-        if not self.is_mixed:
-            return self.law.unit_variance * moments(self.total)
-        every = [self.law_of(part).unit_variance * moments(part) for part in self.parts]
-        return np.asarray(reduce(np.add, every))
-
-    def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
-        """Draw entries (trials, once) and (trials, T, width) in time order."""
-        trials = positive_integer(trials, "trials")
-        once, width = self.total.once, self.total.width
-        if self.kept is not None:
-            return self._drawn_within(self.kept, generator(rng), trials)
-        count = once + self.samples * width
-        check_memory(trials * max(count, self.samples * (once + width)), "trials")
-        if self.is_mixed:
-            rng = generator(rng)
-            first = self.law.standard(rng, (trials, once))
-            shape = (trials, self.samples, width)
-            return first, GaussianLaw().standard(rng, shape)
-        drawn = self.law.standard(generator(rng), (trials, count))
-        return drawn[:, :once], drawn[:, once:].reshape(trials, self.samples, width)
-
-    def _drawn_within(
-        self, kept: Kept, rng: np.random.Generator, trials: int
-    ) -> tuple[NDArray, NDArray]:
-        """Draw entries of runs that are kept within a bound, run by run."""
-        firsts, runs = [], []
-        for _ in range(trials):
-            blocks = kept.draws(
-                self.parts, lambda count: self.law.standard(rng, (count,))
-            )
-            first, fresh = next(blocks)
-            found = [fresh]
-            while sum(map(len, found)) < self.samples:
-                found.append(next(blocks)[1])
-            firsts.append(first)
-            runs.append(np.concatenate(found)[: self.samples])
-        return np.array(firsts), np.array(runs)
-
-    def sample(
-        self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
-    ) -> NDArray:
-        """Draw the noise of runs, as an array (p, trials, T).
-
-        ``horizon`` is their number of samples T, by default that of the noise.
-
-        Parameters
-        ----------
-        trials : int, optional
-            Number of runs.
-        rng : int, SeedSequence or Generator, optional
-            For draws that can be repeated.
-        horizon : int, optional
-            Number of samples T, by default that of the noise; needed where it has none.
-
-        Returns
-        -------
-        ndarray, shape (p, trials, T)
-            In the units of the outputs.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> noise.sample(trials=3, rng=0).shape
-        (1, 3, 5)
-        """
-        run = self if horizon is None else self.over(horizon)
-        return np.moveaxis(run.total.signal(*run._drawn(rng, trials)), 2, 0)
-
-    def stream(self, rng: Seed = None) -> Iterator[NDArray]:
-        """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
-
-        For the same seed the values are those of ``sample(1, rng)``, up to rounding. Memory
-        is constant, except that a correlated part needs its whole past.
-
-        Parameters
-        ----------
-        rng : int, SeedSequence or Generator, optional
-            For a run that can be repeated.
-
-        Yields
-        ------
-        ndarray, shape (p,)
-            In the units of the outputs; endless without a horizon.
-
-        Examples
-        --------
-        >>> import numpy as np, privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> samples = list(noise.stream(rng=0))
-        >>> len(samples), np.allclose(np.array(samples).T, noise.sample(1, rng=0)[:, 0])
-        (5, True)
-        """
-        rng = generator(rng)
-        if self.kept is not None:
-            yield from self._stream_within(self.kept, rng)
-            return
-        going_on = self.total.stream(self.law.standard(rng, (self.total.once,)))
-        of_samples = GaussianLaw() if self.is_mixed else self.law
-        left: float = self.horizon
-        while left > 0:
-            count = int(min(_CHUNK, left))
-            left -= count
-            fresh = of_samples.standard(rng, (count, self.total.width))
-            yield from going_on(fresh)
-
-    def _stream_within(self, kept: Kept, rng: np.random.Generator) -> Iterator[NDArray]:
-        """Yield gamma(t) of noise that is kept within a bound."""
-        blocks = kept.draws(self.parts, lambda count: self.law.standard(rng, (count,)))
-        left: float = self.horizon
-        going_on: Stream | None = None
-        while left > 0:
-            first, fresh = next(blocks)
-            if going_on is None:
-                going_on = self.total.stream(first)
-            samples = going_on(fresh[: int(min(left, len(fresh)))])
-            left -= len(samples)
-            yield from samples
-
-    def __repr__(self) -> str:
-        parts = "independent" if self.total.consists_of(White) else str(self.total)
-        plural = "s" * (self.outputs > 1)
-        return (
-            f"OutputNoise({self.family}, {parts}, {self.outputs} output{plural}, "
-            f"{self.horizon.text})"
-        )
-
-
-def _is_promise(given: object) -> bool:
-    """Return whether something may hold what a guarantee was made for, and the request."""
-    return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple)

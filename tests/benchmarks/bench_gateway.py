@@ -44,7 +44,7 @@ def noises(outputs):
 def latencies(noise, samples, period):
     """Seconds that each `publish` took."""
     taken = np.empty(samples)
-    reading = np.full(noise.outputs, 123)
+    reading = np.full(noise.process.outputs, 123)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gateway.sqlite"
         with pc.Gateway(

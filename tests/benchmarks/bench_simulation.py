@@ -45,13 +45,13 @@ def batch(loop, gusts):
     law = loop.data.law  # its observer knows the noise, so it has more states
     observed = len(law.A)
     rng = np.random.default_rng(0)
-    eta = rng.standard_normal((loop.noise.responses.shape[2], TRIALS))
+    eta = rng.standard_normal((loop.noise.process.responses.shape[2], TRIALS))
     x = np.zeros((n, TRIALS))
     predicted = np.zeros((observed, TRIALS))
     states = np.empty((SAMPLES, n + observed, TRIALS))
     published = np.empty((SAMPLES, p + m, TRIALS))
     for t in range(SAMPLES):
-        y = C @ x + loop.noise.responses[t] @ eta
+        y = C @ x + loop.noise.process.responses[t] @ eta
         if gusts:
             y += 0.1 * rng.standard_normal((p, TRIALS))
         innovation = y - law.C @ predicted

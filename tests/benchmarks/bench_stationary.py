@@ -172,7 +172,7 @@ def test_stream(benchmark, table):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         size = f"{peak / 1e3:.0f} kB"
-        out.add(noise.system.nstates, noise.outputs, duration(seconds), size)
+        out.add(noise.system.nstates, noise.process.outputs, duration(seconds), size)
     benchmark.pedantic(lambda: next(stream), rounds=100)
 
 

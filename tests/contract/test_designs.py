@@ -42,7 +42,7 @@ def whitened(covariance, columns):
 
 def is_structured(noise):
     """Whether the noise is C A^t S eta and nothing else."""
-    return noise.factor is not None and not noise.total.white.any()
+    return noise.factor is not None and not noise.process.total.white.any()
 
 
 def undone(noise, request, columns):

@@ -124,20 +124,20 @@ def test_the_system_of_noise_makes_its_samples(name):
             noise.system  # noqa: B018
         return
     system = noise.system
-    assert (system.noutputs, system.dt) == (noise.outputs, noise.plant.dt)
+    assert (system.noutputs, system.dt) == (noise.process.outputs, noise.plant.dt)
     if noise.horizon == np.inf:
-        entries = np.random.default_rng(0).normal(size=(6, noise.total.width))
+        entries = np.random.default_rng(0).normal(size=(6, noise.process.total.width))
         gamma, state = [], np.zeros(system.nstates)
         for eta in entries:
             gamma.append(system.C @ state + system.D @ eta)
             state = system.A @ state + system.B @ eta
-        rest = np.zeros((1, noise.total.once))
-        expected = noise.total.signal(rest, entries[None])[0]
+        rest = np.zeros((1, noise.process.total.once))
+        expected = noise.process.total.signal(rest, entries[None])[0]
         np.testing.assert_allclose(gamma, expected, atol=1e-12)
         return
-    eta = noise.draw(0, 1)
-    entering = noise.inputs(eta)[0]
+    eta = noise.process.draw(0, 1)
+    entering = noise.process.inputs(eta)[0]
     assert entering.shape == (noise.horizon, system.ninputs)
     times = noise.timepts
     made = ct.forced_response(system, times, entering.T, squeeze=False).outputs
-    np.testing.assert_allclose(made.T, noise.signal(eta)[0], atol=1e-10)
+    np.testing.assert_allclose(made.T, noise.process.signal(eta)[0], atol=1e-10)

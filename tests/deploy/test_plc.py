@@ -96,8 +96,8 @@ def in_order(noise, first, fresh):
                     total = product if total is None else total + product
         return 0.0 if total is None else total
 
-    A, B, C, D = noise.total.model.matrices
-    state = [summed((row, first)) for row in noise.total.state_root]
+    A, B, C, D = noise.process.total.model.matrices
+    state = [summed((row, first)) for row in noise.process.total.state_root]
     gamma = []
     for entries in fresh.tolist():
         gamma.append([summed((c, state), (d, entries)) for c, d in zip(C, D)])
@@ -113,8 +113,8 @@ def test_the_filter_in_c_makes_the_noise_of_the_stream(kind, tmp_path):
     compiled = Filter(c_code(noise), tmp_path)
     horizon = int(min(noise.horizon, 200))
     rng = np.random.default_rng(5)
-    drawn = noise.law.standard(rng, (noise.total.once,))
-    fresh = noise.law.standard(rng, (horizon, noise.total.width))
+    drawn = noise.process.law.standard(rng, (noise.process.total.once,))
+    fresh = noise.process.law.standard(rng, (horizon, noise.process.total.width))
     gamma, ends = compiled.run(drawn, fresh)
     assert not any(ends)
     assert gamma.tolist() == in_order(noise, drawn.tolist(), fresh).tolist()

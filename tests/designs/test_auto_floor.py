@@ -96,7 +96,7 @@ def test_auto_floor_saves_and_names_its_numbers(tmp_path):
     )
     noise.save(tmp_path / "noise.json")
     assert pc.load(tmp_path / "noise.json") == noise
-    assert noise.request.floor == pytest.approx(noise.total.white)
+    assert noise.request.floor == pytest.approx(noise.process.total.white)
 
 
 @pytest.mark.parametrize(

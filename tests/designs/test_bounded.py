@@ -399,9 +399,9 @@ def test_a_killed_gateway_continues_the_same_life(tmp_path):
     for entry in entries:
         bits |= dict(enumerate(entry["bits"], entry["first"]))
     again.close()
-    once = noise.total.once
+    once = noise.process.total.once
     eta = np.array([standard(bits[k]) for k in range(once + 200)])
-    gamma = noise.total.signal(eta[None, :once], eta[once:].reshape(1, 200, 1))
+    gamma = noise.process.total.signal(eta[None, :once], eta[once:].reshape(1, 200, 1))
     path = gamma[0, :, 0]
     assert np.abs(path).max() <= 14.0
     np.testing.assert_allclose(before, path[:5], atol=2e-9)
@@ -434,7 +434,7 @@ def test_balls_decide_next_to_a_wall():
     room = Room.of(noise.parts, noise.kept)
     from privcontrol.numerics.balls import BallMatrix
 
-    once = noise.total.once
+    once = noise.process.total.once
     first, fresh = next(room.draws(np.random.default_rng(0).standard_normal))
     exact = room.decided(
         BallMatrix(once, 1, first.tolist()), BallMatrix(20, 1, fresh[:, 0].tolist())

@@ -25,7 +25,9 @@ def test_the_papers_vehicle_has_the_papers_noise_and_the_exact_one():
     np.testing.assert_allclose(exact.factor, [[1.8778756], [0]], rtol=1e-7)
     assert paper.initial_state_covariance[0, 0] == pytest.approx(6.3727, rel=1e-4)
     np.testing.assert_allclose(
-        cases.vehicle_noise(family="iid-gaussian").scale, 10 * 1.8778756, rtol=1e-7
+        cases.vehicle_noise(family="iid-gaussian").process.scale,
+        10 * 1.8778756,
+        rtol=1e-7,
     )
 
 
@@ -156,7 +158,7 @@ def test_a_loop_as_weight_gives_that_loop_the_least_cost():
                 plant, weight=weight, **request, max_std=np.inf
             )
             added[weight] = np.sum(
-                loop.noise_weight(20)(noise.responses.reshape(40, -1)) ** 2
+                loop.noise_weight(20)(noise.process.responses.reshape(40, -1)) ** 2
             )
         assert added[loop] <= added[None] * (1 + 1e-9)
         assert added[loop] == pytest.approx(noise.design.cost, rel=1e-10)
@@ -459,7 +461,7 @@ def test_independent_noise_for_a_ball_has_the_size_of_the_gramian(horizon):
     radii = np.array([1.0, 0.3, 2.0])
     noise = independent_noise_for_a_ball(plant, radii, horizon)
     size = size_by_gramian(plant, radii, horizon)
-    assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
+    assert noise.process.scale == pytest.approx([size / ALLOWED], rel=1e-9)
 
 
 @pytest.mark.slow
@@ -472,7 +474,7 @@ def test_independent_noise_for_a_ball_over_a_long_horizon_forms_no_identity():
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 200_000  # kB
     size = size_by_gramian(plant, radii, 100_000)
-    assert noise.scale == pytest.approx([size / ALLOWED], rel=1e-9)
+    assert noise.process.scale == pytest.approx([size / ALLOWED], rel=1e-9)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "iid-gaussian", "iid-laplace"])
@@ -531,7 +533,7 @@ def test_independent_laplace_noise_is_charged_sample_by_sample(secret, resolutio
     else:
         vectors = secret.moves(pc.trajectory_manifold(vehicle, horizon)).vectors
         moves = oracles.dense_observability(A, C, horizon) @ vectors
-    shifts = (np.abs(moves) + resolution) / noise.scale[0]
+    shifts = (np.abs(moves) + resolution) / noise.process.scale[0]
     rng = np.random.default_rng(0)
     eta = rng.laplace(size=(200_000, horizon))
     for epsilon in (0.2, 0.6):

@@ -1,7 +1,6 @@
 """The eavesdropper against dense Gaussian conditioning and against what a loop really publishes."""
 
 import pickle
-from dataclasses import replace
 
 import cases
 import control as ct
@@ -11,6 +10,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.designs import eavesdropper
+from privcontrol.noise.process import promising
 
 HORIZON = 12
 
@@ -105,7 +105,7 @@ def test_flat_prior_is_the_limit_of_wide_priors(family):
     else:  # the Cramer-Rao bound
         O = pc.observability_stack(cases.random_plant(2, states=4), HORIZON)
         np.testing.assert_allclose(
-            flat[0], np.linalg.inv(O.T @ O / noise.scale[0] ** 2), rtol=1e-8
+            flat[0], np.linalg.inv(O.T @ O / noise.process.scale[0] ** 2), rtol=1e-8
         )
 
 
@@ -198,7 +198,7 @@ def test_sum_of_two_states_hides_each_of_them():
 def weaker(noise, factor=0.9):
     """The noise with its size off by 10 %."""
     parts = tuple(part.scaled(factor) for part in noise.parts)
-    return replace(noise, parts=parts, promised=None)
+    return promising(noise, parts=parts)
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_no_other_linear_estimate_is_better():
     for _ in range(20):
         gain = listener.gain + 1e-2 * rng.normal(size=listener.gain.shape)
         left = np.eye(4) - gain @ O
-        worse = left @ prior @ left.T + noise.scale[0] ** 2 * gain @ gain.T
+        worse = left @ prior @ left.T + noise.process.scale[0] ** 2 * gain @ gain.T
         assert np.linalg.eigvalsh(worse - listener.error_covariance(0))[0] > -1e-9
 
 

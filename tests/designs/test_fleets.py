@@ -67,7 +67,7 @@ def designed(plant, secret, **options):
 
 def whitened(noise, plant, samples):
     """Responses (T p, T, q) to impulses behind the root of the dense covariance."""
-    p = noise.outputs
+    p = noise.process.outputs
     blocks = [noise.covariance(lag) for lag in range(samples)]
     dense = np.zeros((samples, p, samples, p))
     for t in range(samples):

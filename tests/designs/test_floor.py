@@ -3,7 +3,6 @@
 import json
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import cases
@@ -16,6 +15,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
+from privcontrol.noise.process import promising
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
 
@@ -98,7 +98,7 @@ def test_a_ball_of_initial_states_is_covered_beside_the_floor(seed):
 def test_a_floor_that_hides_everything_alone_is_left_alone():
     noise = cases.vehicle_noise(floor=30.0)
     assert noise.factor is None
-    assert noise.scale.tolist() == [30.0]
+    assert noise.process.scale.tolist() == [30.0]
     assert noise.guarantee.gdp == pytest.approx(10 / 30)
     assert noise.design.cost == pytest.approx(100 * 30**2)
 
@@ -118,7 +118,7 @@ def test_a_small_floor_costs_little_and_a_zero_floor_is_none():
         cases.vehicle_noise(pc.StateAdjacency(1.0), floor=1e-3),
     )
     assert tiny.design.cost == pytest.approx(bare.design.cost, rel=1e-6)
-    assert cases.vehicle_noise(floor=0.0).scale is None
+    assert cases.vehicle_noise(floor=0.0).process.scale is None
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_floored_noise_of_contracting_plants_is_certified_in_many_digits():
                 column[t] = z[0]
                 z = oracles.matrix(plant.A) * z
             outputs.append(column)
-        free = oracles.mp.matrix(noise.responses[:, 0].tolist())
+        free = oracles.mp.matrix(noise.process.responses[:, 0].tolist())
         exact = oracles.matrix(noise.factor)
         for t in range(40):
             for k in range(free.cols):
@@ -196,7 +196,7 @@ def test_moments_of_a_loop_with_floored_noise_are_exact():
     assert loop.noise_weight(30)(np.eye(30)).shape[1] == 30
     added = sum(
         np.sum(loop.noise_weight(30)(part) ** 2)
-        for part in (loop.noise.responses[:, 0], 0.7 * np.eye(30))
+        for part in (loop.noise.process.responses[:, 0], 0.7 * np.eye(30))
     )
     assert loop.cost().privacy == pytest.approx(added, rel=1e-9)
 
@@ -223,7 +223,7 @@ def test_an_audit_passes_and_fails_with_ten_percent_less_noise():
     noise = cases.vehicle_noise(adjacency, horizon=20, floor=3.0, budget=budget)
     assert pc.audit(noise, adjacency, claim=budget, trials=200_000, rng=0).passed
     parts = tuple(part.scaled(0.9) for part in noise.parts)
-    careless = replace(noise, parts=parts, promised=None)
+    careless = promising(noise, parts=parts)
     assert not pc.audit(careless, adjacency, claim=budget, trials=200_000, rng=0).passed
 
 

@@ -56,13 +56,13 @@ def test_enclosures_hold_the_noise_of_the_design(kind):
     exact.entries.update(exact.draw(range(exact.once)))
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.total.once + design.total.width))
-    eta[0, 0, : design.total.once] = entries[: design.total.once]
-    eta[0, :, design.total.once :] = entries[design.total.once :].reshape(
-        HORIZON, design.total.width
-    )
-    drawn = entries[None] if not design.total.width else eta
-    expected = design.signal(drawn)[0]
+    eta = np.zeros((1, HORIZON, design.process.total.once + design.process.total.width))
+    eta[0, 0, : design.process.total.once] = entries[: design.process.total.once]
+    eta[0, :, design.process.total.once :] = entries[
+        design.process.total.once :
+    ].reshape(HORIZON, design.process.total.width)
+    drawn = entries[None] if not design.process.total.width else eta
+    expected = design.process.signal(drawn)[0]
     for t in range(HORIZON):
         for ball, value in zip(exact.sample(t), expected[t]):
             middle = 0.0 if ball is None else float(ball.mid())
@@ -679,10 +679,12 @@ def test_noise_without_a_horizon_follows_its_system(kind):
     exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
     samples = [float(exact.sample(t)[0].mid()) for t in range(HORIZON)]
     entries = np.array([float(e.ball().mid()) for e in exact.entries.values()])
-    eta = np.zeros((1, HORIZON, design.total.once + design.total.width))
-    eta[0, 0, : design.total.once] = entries[: design.total.once]
-    eta[0, :, design.total.once :] = entries[design.total.once :].reshape(HORIZON, -1)
-    expected = design.over(HORIZON).signal(eta)[0, :, 0]
+    eta = np.zeros((1, HORIZON, design.process.total.once + design.process.total.width))
+    eta[0, 0, : design.process.total.once] = entries[: design.process.total.once]
+    eta[0, :, design.process.total.once :] = entries[
+        design.process.total.once :
+    ].reshape(HORIZON, -1)
+    expected = design.over(HORIZON).process.signal(eta)[0, :, 0]
     assert samples == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -857,7 +859,7 @@ def stacked_shift(noises):
         times = range(start, start + design.horizon)
         outputs = [plant.C @ np.linalg.matrix_power(plant.A, t) for t in times]
         signals = np.vstack(outputs) @ moves
-        factor = design.responses.reshape(len(signals), -1)
+        factor = design.process.responses.reshape(len(signals), -1)
         entries, *_ = np.linalg.lstsq(factor, signals, rcond=None)
         np.testing.assert_allclose(factor @ entries, signals, atol=1e-6)
         total += (entries**2).sum(axis=0)
@@ -911,7 +913,7 @@ def test_a_ledger_never_undercharges_declared_windows(seed):
     for design in noises:
         gateway = Gateway(design, ledger=ledger, start=start)
         try:
-            gateway.publish(np.zeros(design.outputs))
+            gateway.publish(np.zeros(design.process.outputs))
             published.append(design)
         except ValueError as error:
             assert "do not add" in str(error)
@@ -947,8 +949,8 @@ def unplanned(design, **options):
 
 def covariance_of(design):
     """Covariance (T p, T p) of all samples."""
-    white = np.tile(design.total.white, design.horizon)
-    responses = design.responses.reshape(len(white), -1)
+    white = np.tile(design.process.total.white, design.horizon)
+    responses = design.process.responses.reshape(len(white), -1)
     return responses @ responses.T + np.diag(white**2)
 
 
@@ -970,7 +972,7 @@ def test_a_grid_that_the_noise_does_not_pay_for_is_counted(kind, tmp_path):
     moved = design.request.adjacency.moves(manifold).columns[:, 0]
     change = pc.observability_stack(design.plant, horizon) @ moved
     if design.family == "laplace":
-        worst = (np.abs(change) + h).sum() / design.scale[0]
+        worst = (np.abs(change) + h).sum() / design.process.scale[0]
         assert worst * (1 - 1e-9) <= promise.epsilon(0.0) <= 1.001 * worst
         assert design.guarantee.epsilon(0.0) < worst
         return

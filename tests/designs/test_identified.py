@@ -15,6 +15,7 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.designs.design import designed
+from privcontrol.noise.process import promising
 from privcontrol.regions.identified import (
     energy_bound,
     first_samples,
@@ -189,7 +190,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
     assert again.guarantee_for(again.request.region).delta(1.0) <= guarantee.delta(1.0)
     assert designed(again.request, found.system).guarantee.satisfies(budget)
     surer = replace(noise.request, region=replace(found.box, miss=1e-9))
-    replace(noise, request=surer, promised=None).save(tmp_path / "altered.json")
+    promising(noise, request=surer).save(tmp_path / "altered.json")
     with pytest.raises(pc.PrivacyError, match="does not keep"):
         pc.load(tmp_path / "altered.json")
 

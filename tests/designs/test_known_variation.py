@@ -88,7 +88,7 @@ def test_a_list_of_equal_plants_is_that_plant_bit_for_bit(case):
     listed = pc.design_output_noise([pc.plants.vehicle()] * asked["horizon"], **asked)
     assert listed == constant
     assert listed.guarantee == constant.guarantee
-    assert (listed.responses == constant.responses).all()
+    assert (listed.process.responses == constant.process.responses).all()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -505,5 +505,5 @@ def test_a_growing_mode_that_no_output_sees_takes_no_digits_of_the_others(enters
         family="iid-laplace",
         max_std=np.inf,
     )
-    assert noise.guarantee.epsilon(0.0) >= (samples - enters) / noise.scale[0]
-    assert noise.scale[0] == pytest.approx(samples - enters, rel=1e-9)
+    assert noise.guarantee.epsilon(0.0) >= (samples - enters) / noise.process.scale[0]
+    assert noise.process.scale[0] == pytest.approx(samples - enters, rel=1e-9)

@@ -146,9 +146,9 @@ def test_independent_noise_is_sized_for_the_worst_model():
     images = np.hstack(
         [state_images(model, cases.POSITION, 100) for model in (vehicle(), *models)]
     )
-    assert np.linalg.norm(images, axis=0).max() / noise.scale[0] == pytest.approx(
-        noise.guarantee.gdp, rel=1e-9
-    )
+    assert np.linalg.norm(images, axis=0).max() / noise.process.scale[
+        0
+    ] == pytest.approx(noise.guarantee.gdp, rel=1e-9)
     assert noise.guarantee.gdp <= ALLOWED
 
 

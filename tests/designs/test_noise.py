@@ -1,7 +1,6 @@
 """Output noise in time: the plant's free response, its covariance, its stream, and its python-control systems."""
 
 import tracemalloc
-from dataclasses import replace
 
 import cases
 import control as ct
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.noise.process import promising
 
 MIMO = cases.random_plant(1, states=4, outputs=2)
 
@@ -26,7 +26,7 @@ def mimo_noise(**options):
 def test_structured_noise_is_the_free_response_from_a_random_initial_state():
     noise = mimo_noise()
     gamma = noise.sample(trials=7, rng=3)
-    eta = np.random.default_rng(3).standard_normal((7, noise.total.once))
+    eta = np.random.default_rng(3).standard_normal((7, noise.process.total.once))
     for k in range(7):
         free = ct.forced_response(
             MIMO, noise.timepts, np.zeros((2, 15)), noise.factor @ eta[k]
@@ -71,8 +71,8 @@ def test_fewer_trials_are_a_prefix_of_more():
 
 def test_noise_system_driven_by_eta_makes_the_samples():
     noise = mimo_noise()
-    eta = np.random.default_rng(3).standard_normal((1, noise.total.once))[0]
-    pulse = np.zeros((noise.total.once, 15))
+    eta = np.random.default_rng(3).standard_normal((1, noise.process.total.once))[0]
+    pulse = np.zeros((noise.process.total.once, 15))
     pulse[:, 0] = eta
     system = pc.create_noise_iosystem(noise)
     response = ct.forced_response(system, noise.timepts, pulse)
@@ -91,8 +91,8 @@ def test_the_gate_adds_the_noise_to_the_measurement(family):
     gate = pc.create_channel_iosystem(noise)
     y = np.random.default_rng(0).normal(size=(2, 15))
     if family == "gaussian":
-        drive = np.zeros((noise.total.once, 15))
-        drive[:, 0] = np.random.default_rng(3).standard_normal(noise.total.once)
+        drive = np.zeros((noise.process.total.once, 15))
+        drive[:, 0] = np.random.default_rng(3).standard_normal(noise.process.total.once)
     else:
         drive = np.random.default_rng(3).standard_normal((15, 2)).T
     published = ct.forced_response(gate, noise.timepts, np.vstack([y, drive])).outputs
@@ -141,8 +141,12 @@ def test_inputs_of_the_gate_are_trials_by_samples_by_channels_and_give_the_sampl
     options,
 ):
     noise = cases.vehicle_noise(**options)
-    inputs = noise.inputs(noise.draw(7, 3))
-    assert inputs.shape == (3, 100, noise.total.once + noise.total.width)
+    inputs = noise.process.inputs(noise.process.draw(7, 3))
+    assert inputs.shape == (
+        3,
+        100,
+        noise.process.total.once + noise.process.total.width,
+    )
     for trial, sample in zip(inputs, noise.sample(3, rng=7)[0]):
         gamma = ct.forced_response(
             pc.create_noise_iosystem(noise), noise.timepts, trial.T
@@ -177,7 +181,7 @@ def test_noise_outside_its_horizon_is_refused():
 
 
 def test_a_million_samples_are_streamed_in_constant_memory():
-    noise = replace(cases.vehicle_noise(floor=1.0), horizon=10**6, promised=None)
+    noise = promising(cases.vehicle_noise(floor=1.0), horizon=10**6)
     streamed = np.fromiter(
         (gamma[0] for gamma in noise.stream(rng=4)), float, count=10**6
     )

@@ -52,7 +52,7 @@ def responses(adjacency, plant=VEHICLE):
 
 def lambda_of(noise):
     """Lambda (T p, r) from the noise's answers to unit entries."""
-    return noise.responses.reshape(T, -1)
+    return noise.process.responses.reshape(T, -1)
 
 
 @pytest.mark.parametrize("adjacency", [POSITION, PUSH], ids=["state", "input"])
@@ -95,7 +95,7 @@ def test_lambda_of_low_rank_covers_the_moves_or_is_refused():
     noise = design(stack[:, :1])
     structured = design(np.array([[1.0], [0.0]]))
     assert noise.std == pytest.approx(structured.std, rel=1e-4)
-    assert noise.responses.shape == (T, 1, 1 + T)  # with its padding
+    assert noise.process.responses.shape == (T, 1, 1 + T)  # with its padding
     assert "outside the span of the noise" in noise.guarantee.sentence
     with pytest.raises(pc.NotRealizableError, match=r"column space of Lambda"):
         design(stack[:, 1:])
@@ -180,5 +180,7 @@ def test_of_many_independent_shifts_only_their_sum_counts():
         )
         loss = noise.guarantee.loss
         assert len(loss.rows) == (100 if is_kept else 1)
-        shifts = sum(0.99 ** (t - times[-1]) for t in range(300)) / noise.scale[0]
+        shifts = (
+            sum(0.99 ** (t - times[-1]) for t in range(300)) / noise.process.scale[0]
+        )
         assert shifts <= loss.pure <= shifts * (1 + 1e-9)

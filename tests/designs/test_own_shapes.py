@@ -442,7 +442,7 @@ def test_a_grid_for_laplace_noise_counts_in_the_1_norm():
         resolution=0.01,
     )  # fmt: skip
     response = np.sum(0.5 ** np.arange(20))
-    assert noise.scale[0] == pytest.approx(response + 20 * 0.01, rel=1e-9)
+    assert noise.process.scale[0] == pytest.approx(response + 20 * 0.01, rel=1e-9)
 
 
 def test_a_grid_without_a_floor_and_one_that_is_too_coarse_are_refused():

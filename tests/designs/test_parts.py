@@ -1,7 +1,6 @@
 """The parts of output noise: each answers the same questions in the same way."""
 
 import pickle
-from dataclasses import replace
 from functools import cache
 
 import cases
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
+from privcontrol.noise.process import promising
 
 SYS = cases.random_plant(1, states=3, outputs=2)
 HORIZON = 7
@@ -61,7 +61,7 @@ def test_its_signal_is_that_of_its_system(part):
     system = pc.create_noise_iosystem(noise)
     eta = np.concatenate([np.zeros((3, HORIZON, part.once)), fresh], axis=2)
     eta[:, 0, : part.once] = first
-    entries = noise.inputs(eta if part.width else first)
+    entries = noise.process.inputs(eta if part.width else first)
     times = noise.plant_data.step * np.arange(HORIZON)
     for k, signal in enumerate(part.signal(first, fresh)):
         response = ct.forced_response(system, times, entries[k].T)
@@ -126,4 +126,4 @@ def test_noise_is_equal_to_noise_of_the_same_design():
     assert noise == pickle.loads(pickle.dumps(noise))
     assert noise != cases.vehicle_noise(horizon=99)
     parts = tuple(x.scaled(2.0) for x in noise.parts)
-    assert noise != replace(noise, parts=parts, promised=None)
+    assert noise != promising(noise, parts=parts)

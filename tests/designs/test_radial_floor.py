@@ -216,7 +216,7 @@ def test_the_floor_is_searched_for_beside_radial_noise(budget):
         assert noise.family == family
         assert noise.guarantee.satisfies(budget)
         assert noise.guarantee_for([SLOWER, FASTER]).satisfies(budget)
-        assert noise.request.floor == pytest.approx(noise.total.white)
+        assert noise.request.floor == pytest.approx(noise.process.total.white)
         costs[family] = noise.design.cost
     for family in ("ball", "truncated"):
         for floor in np.geomspace(0.2, 1.5, 4):
@@ -242,7 +242,7 @@ def test_moments_and_draws_are_those_of_both_parts():
     noise = designed("ball")
     draws = noise.sample(30_000, rng=1)[0]
     assert draws.std(axis=0) == pytest.approx(noise.stds[0], rel=0.03)
-    once = noise.law.unit_variance * stack(VEHICLE, noise.factor)
+    once = noise.process.law.unit_variance * stack(VEHICLE, noise.factor)
     once = once @ stack(VEHICLE, noise.factor).T
     whole = once + 0.25 * np.eye(SAMPLES)
     for t, s in ((0, 0), (3, 3), (5, 2), (2, 5)):
@@ -270,7 +270,7 @@ def test_a_loop_costs_as_with_gaussian_noise_of_the_same_covariance():
     """Linear filters see covariances only; margins hold for the law itself."""
     noise = designed("ball", models=[SLOWER])
     loop = pc.private_lqg(VEHICLE, noise=noise, **LOOP)
-    factor = noise.factor * math.sqrt(noise.law.unit_variance)
+    factor = noise.factor * math.sqrt(noise.process.law.unit_variance)
     loose = pc.PrivacyBudget(gdp=10.0)
     alike = designed("gaussian", loose, factor=factor, models=[SLOWER])
     assert alike.stds == pytest.approx(noise.stds, rel=1e-9)

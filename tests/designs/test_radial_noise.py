@@ -15,6 +15,7 @@ from privcontrol.loop.optimum import expected_total
 from privcontrol.noise.drawn import DrawnNoise
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Radial, Structured
+from privcontrol.noise.process import promising
 from privcontrol.noise.shift import certify
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance
@@ -219,7 +220,7 @@ def test_altered_files_are_refused(tmp_path):
     noise = designed("ball", TIGHT)
     (part,) = noise.parts
     for other in (part.scaled(0.9), replace(part, bound=3.0)):
-        claimed = replace(noise, parts=(other,), promised=None)
+        claimed = promising(noise, parts=(other,))
         claimed.save(tmp_path / "noise.json")
         with pytest.raises((ValueError, pc.PrivacyError), match="path: the"):
             pc.load(tmp_path / "noise.json")

@@ -623,9 +623,9 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     g = noise.guarantee
     bound = g.repeated(count, separation=apart).gdp
     covariance = np.zeros((horizon, horizon))
-    for part in noise.responses.reshape(horizon, -1).T:
+    for part in noise.process.responses.reshape(horizon, -1).T:
         covariance += np.outer(part, part)
-    covariance += np.diag(np.tile(noise.total.white, horizon) ** 2)
+    covariance += np.diag(np.tile(noise.process.total.white, horizon) ** 2)
     root = np.linalg.cholesky(covariance)
     unit = scipy.linalg.toeplitz(
         [0.0, *0.9 ** np.arange(horizon - 1)], np.zeros(horizon)

@@ -11,7 +11,7 @@ import privcontrol as pc
 
 def exact_shift(noise, plant, radius):
     """The shift of the worst change, of the noise as the doubles that it is, in 60 digits."""
-    root = noise.responses.reshape(noise.horizon, -1)
+    root = noise.process.responses.reshape(noise.horizon, -1)
     with mpmath.workdps(60):
         A, B, C = (mpmath.matrix(np.asarray(each).tolist()) for each in plant)
         # a change at the last sample is never seen; the others differ in their length

@@ -87,7 +87,7 @@ def test_guarantees_of_different_windows_do_not_add():
     with pytest.raises(ValueError, match="block_diag"):
         ledger.can_charge(later)
     # the recipe of the documentation
-    of_window = noise.responses.reshape(100, -1)
+    of_window = noise.process.responses.reshape(100, -1)
     both = pc.GaussianNoise(scipy.linalg.block_diag(of_window, of_window))
     run = pc.output_query(pc.plants.vehicle(), 200)
     together = pc.Mechanism(run, both).guarantee(BOTH)

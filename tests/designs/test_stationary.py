@@ -98,7 +98,7 @@ def test_samples_have_the_stationary_covariance_from_the_first_on(noise):
 
 def test_covariances_are_those_of_the_dense_map(noise):
     run = noise.over(30)
-    dense = run.responses.reshape(30, -1)
+    dense = run.process.responses.reshape(30, -1)
     covariance = dense @ dense.T
     for t, s in [(0, 0), (29, 29), (12, 5), (5, 12)]:
         assert run.covariance(t, s)[0, 0] == pytest.approx(covariance[t, s])
@@ -119,8 +119,8 @@ def test_noise_begun_anew_hides_an_old_change_too(seed):
     B, C = rng.standard_normal((order, 1)), rng.standard_normal((1, order))
     slow = design(ct.ss(A, B, C, 0, 1), pc.DisturbanceAdjacency(1.0))
     samples = 250
-    stationary = slow.over(samples).responses.reshape(samples, -1)
-    resting = stationary[:, slow.total.once :]
+    stationary = slow.over(samples).process.responses.reshape(samples, -1)
+    resting = stationary[:, slow.process.total.once :]
     state = B
     worst = {"stationary": 0.0, "resting": 0.0}
     for _ in range(30):
@@ -141,11 +141,11 @@ def test_noise_begun_anew_hides_an_old_change_too(seed):
 def test_the_gate_adds_the_drawn_noise_to_the_measurement(noise):
     run = noise.over(40)
     gate = pc.create_channel_iosystem(run)
-    eta = run.draw(np.random.default_rng(3), 1)
+    eta = run.process.draw(np.random.default_rng(3), 1)
     measured = np.linspace(20.0, 21.0, 40)
-    inputs = np.vstack([measured, run.inputs(eta)[0].T])
+    inputs = np.vstack([measured, run.process.inputs(eta)[0].T])
     published = ct.forced_response(gate, run.timepts, inputs).outputs
-    assert np.allclose(published, measured + run.signal(eta)[0, :, 0])
+    assert np.allclose(published, measured + run.process.signal(eta)[0, :, 0])
 
 
 def test_the_system_is_for_analysis(noise):
@@ -207,11 +207,11 @@ def test_a_secret_that_moves_all_outputs_leaves_none_of_their_combinations():
 def test_fewer_secrets_than_outputs():
     plant = ct.ss(ROOM.A, ROOM.B, np.eye(2), 0, 300.0, inputs=["people"])
     noise = design(plant, pc.DisturbanceAdjacency(0.3))
-    assert noise.outputs == 2
+    assert noise.process.outputs == 2
     assert "combinations of outputs" in noise.guarantee.sentence
     energy = design(plant, pc.DisturbanceAdjacency(0.3, norm="l2"))
     assert "combinations of outputs" in energy.guarantee.sentence
-    covariance = noise.over(8).responses.reshape(16, -1)
+    covariance = noise.over(8).process.responses.reshape(16, -1)
     moved = [0.3 * ROOM.B]
     for _ in range(6):
         moved.append(ROOM.A @ moved[-1])
@@ -275,7 +275,7 @@ def test_an_order_needs_noise_without_a_horizon():
         )
 
 
-@pytest.mark.parametrize("name", ["timepts", "responses"])
+@pytest.mark.parametrize("name", ["timepts", "stds"])
 def test_what_needs_a_length_says_so(noise, name):
     with pytest.raises(ValueError, match=r"noise\.over"):
         getattr(noise, name)
@@ -317,7 +317,7 @@ def test_long_runs_get_noise_of_low_order_within_the_gap():
     assert "correlated" in repr(dense)
     assert low.design.lower_bound <= dense.design.cost * (1 + 1e-9)
     assert dense.design.cost <= low.design.cost <= 1.02 * dense.design.cost
-    root = low.responses.reshape(400, -1)
+    root = low.process.responses.reshape(400, -1)
     assert low.design.cost == pytest.approx(np.sum(root**2), rel=1e-9)
     impulse = 0.5 ** np.arange(399)
     moved = np.zeros((400, 2))
@@ -408,8 +408,8 @@ def test_a_floor_counts_towards_the_budget(floor, claimed):
     )
     assert noise.guarantee.gdp == pytest.approx(claimed, rel=1e-4)
     long = noise.over(120)
-    dense = long.responses.reshape(120, -1)
-    covariance = dense @ dense.T + np.diag(np.tile(long.total.white**2, 120))
+    dense = long.process.responses.reshape(120, -1)
+    covariance = dense @ dense.T + np.diag(np.tile(long.process.total.white**2, 120))
     response = np.append(0.0, 0.9 ** np.arange(119))
     worst = np.sqrt(response @ np.linalg.solve(covariance, response))
     assert worst <= noise.guarantee.gdp * (1 + 1e-9)
@@ -468,7 +468,7 @@ def test_a_claim_without_a_horizon_is_exact_if_late_changes_attain_it(secret, ex
     """A state at the start was said to attain what 200 samples show 5 % less of."""
     T = 200
     noise = design(adjacency=secret)
-    responses = noise.over(T).responses.reshape(T, -1)
+    responses = noise.over(T).process.responses.reshape(T, -1)
     covariance = responses @ responses.T
     free = [ROOM.C @ np.linalg.matrix_power(ROOM.A, t) for t in range(T)]
     change = np.array(free)[:, 0, 0]

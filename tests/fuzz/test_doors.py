@@ -198,7 +198,7 @@ FOUND = {
         "family: expected a str",
     ),
     "a promise that is an array": (
-        lambda: replace(designed(), promised=(np.zeros(0), None)),
+        lambda: replace(designed(), _promised=(np.zeros(0), None)),
         "promised: expected none",
     ),
     "a misspelt argument of what takes a list of plants": (

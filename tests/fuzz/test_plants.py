@@ -82,7 +82,7 @@ def test_certified_noise_cannot_be_changed_afterwards(family):
     noise = pc.design_output_noise(
         pc.plants.vehicle(), horizon=3, budget=BUDGET, adjacency=INITIAL, family=family
     )
-    for size in (noise.factor, noise.scale):
+    for size in (noise.factor, noise.process.scale):
         if size is not None:
             with pytest.raises(ValueError, match="read-only"):
                 size[...] = 0.0

@@ -349,7 +349,8 @@ def test_the_cloud_knows_the_errors_of_its_estimates(form):
     rng = np.random.default_rng(5)
     state = rng.normal(size=(trials, 2))
     gamma = (
-        rng.normal(size=(trials, noise.responses.shape[2])) @ noise.responses[:, 0].T
+        rng.normal(size=(trials, noise.process.responses.shape[2]))
+        @ noise.process.responses[:, 0].T
     )
     clouds = [loop.online() for _ in range(trials)]
     for t in range(samples):
@@ -621,7 +622,9 @@ def test_a_wrong_public_prior_costs_accuracy_and_no_privacy():
         T = noise.horizon
         moved = loop.data.dynamics.run(np.eye(loop.data.dynamics.size, 1), {}, T)[1]
         drawn = loop.data.dynamics.run(
-            np.zeros((loop.data.dynamics.size, 1)), {"noise": noise.responses}, T
+            np.zeros((loop.data.dynamics.size, 1)),
+            {"noise": noise.process.responses},
+            T,
         )[1]
         move = moved[:, :, 0].ravel()
         factor = drawn.reshape(len(move), -1)
@@ -637,9 +640,11 @@ def test_wrong_public_weights_and_priors_leave_the_privacy_of_all_kinds(kind):
     T = 8
     noise = noise_of(kind, plant, T)
     rng = np.random.default_rng(0)
-    white = np.eye(T * noise.outputs) * np.tile(noise.total.white, T)
-    white = white.reshape(T, noise.outputs, -1)[:, :, np.tile(noise.total.white, T) > 0]
-    eta = np.concatenate([noise.responses, white], axis=2)
+    white = np.eye(T * noise.process.outputs) * np.tile(noise.process.total.white, T)
+    white = white.reshape(T, noise.process.outputs, -1)[
+        :, :, np.tile(noise.process.total.white, T) > 0
+    ]
+    eta = np.concatenate([noise.process.responses, white], axis=2)
     told = [
         {"QN": 0.1, "RN": 0.2, "P0": 1.0},
         {"QN": 7.0, "RN": 1e-3, "P0": 0.02, "initial_state": [1.0, -2.0, 3.0]},

@@ -36,6 +36,7 @@ from privcontrol.loop import optimum
 from privcontrol.loop.optimum import NoiseProgram, expected_total
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Blocks
+from privcontrol.noise.process import promising
 from privcontrol.privacy.law import BlockLaw
 from privcontrol.privacy.loss import PrivacyLoss
 
@@ -375,7 +376,7 @@ def test_exact_entries_have_the_law_of_blocks():
     for _ in range(4000):
         drawn.entries = drawn.draw(range(drawn.once))
         first.append([float(ball.mid()) for ball in drawn.sample(0)])
-    entries = np.array(first) @ np.linalg.inv(noise.responses[0]).T
+    entries = np.array(first) @ np.linalg.inv(noise.process.responses[0]).T
     plane = math.sqrt(3) * np.linalg.norm(entries[:, :2], axis=1)
     line = math.sqrt(2) * np.abs(entries[:, 2])
     for lengths, law in ((plane, scipy.stats.gamma(2)), (line, scipy.stats.gamma(1))):
@@ -418,7 +419,7 @@ def test_smaller_noise_and_other_blocks_than_claimed_are_refused(tmp_path):
     noise = turning().noise
     (part,) = noise.parts
     for other in (part.scaled(0.9), replace(part, sizes=(1, 1, 1))):
-        claimed = replace(noise, parts=(other,), promised=None)
+        claimed = promising(noise, parts=(other,))
         claimed.save(tmp_path / "noise.json")
         with pytest.raises((ValueError, pc.PrivacyError), match="path: the"):
             pc.load(tmp_path / "noise.json")

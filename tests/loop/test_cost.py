@@ -133,7 +133,7 @@ def test_long_horizon_cost_per_sample_is_the_stationary_cost_of_the_lyapunov_equ
     per_sample = loop.cost(time, **DRAWN).total - loop.cost(time[:-1], **DRAWN).total
     system, n = loop.closed_loop, 4
     gamma = loop.RN + np.diag(
-        loop.noise.scale**2
+        loop.noise.process.scale**2
     )  # measurement noise enters where the output noise does
     enter, through = system.B[:, 6:], system.D[2:, 6:]
     process = np.zeros((8, 8))

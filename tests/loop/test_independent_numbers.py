@@ -109,7 +109,7 @@ def test_a_global_search_finds_nothing_cheaper(case):
 def test_the_moves_are_hidden_by_brute_force():
     """Each move's loss is the sum over the entries that make up for it, and is used."""
     noise = private_loop("laplace").noise
-    responses = noise.responses.reshape(-1, 2)
+    responses = noise.process.responses.reshape(-1, 2)
     moved = TWINS.C @ np.eye(2)
     moved = np.vstack([moved * 0.9**t for t in range(20)])
     entries, left, *_ = np.linalg.lstsq(responses, moved, rcond=None)

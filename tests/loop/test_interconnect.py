@@ -44,7 +44,7 @@ def test_estimator_and_state_feedback_of_python_control_give_the_same_trajectory
         0.3 * np.eye(m),
         0.2 * np.eye(plant.noutputs),
     )  # disturbances at the inputs, as python-control has them
-    known = RN if noise.scale is None else RN + np.diag(noise.scale**2)
+    known = RN if noise.process.scale is None else RN + np.diag(noise.process.scale**2)
     loop = pc.private_lqg(plant, 2, 1, QN, RN, noise, G=plant.B)
     rng = np.random.default_rng(0)
     goal, push, start = (
@@ -83,7 +83,7 @@ def test_gate_and_noise_blocks_connect_by_name_and_publish_only_the_private_outp
     draw = np.zeros((2, 100))
     draw[1, 0] = 0.7
     published = ct.forced_response(private, loop.noise.timepts, draw).outputs[0]
-    gamma = loop.noise.responses[:, 0, 0] * 0.7
+    gamma = loop.noise.process.responses[:, 0, 0] * 0.7
     np.testing.assert_allclose(published, gamma, atol=1e-12)
     analysed = ct.forced_response(
         pc.create_noise_iosystem(loop.noise), loop.noise.timepts, draw[1:]

@@ -144,11 +144,13 @@ def test_python_control_runs_the_loop_and_its_noise():
     start[:2] = [1.0, -1.0]
     answer = ct.input_output_response(whole, noise.timepts, run.inputs[:, 0], start)
     np.testing.assert_allclose(answer.outputs, run.outputs[:, 0], rtol=1e-8, atol=1e-8)
-    eta = noise.draw(np.random.default_rng(1), 1)
+    eta = noise.process.draw(np.random.default_rng(1), 1)
     gate = pc.create_channel_iosystem(noise)
-    drives = np.vstack([np.zeros((1, 9)), noise.inputs(eta)[0].T])
+    drives = np.vstack([np.zeros((1, 9)), noise.process.inputs(eta)[0].T])
     published = ct.input_output_response(gate, noise.timepts, drives).outputs
-    np.testing.assert_allclose(published.ravel(), noise.signal(eta)[0, :, 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        published.ravel(), noise.process.signal(eta)[0, :, 0], rtol=1e-9
+    )
 
 
 def test_gains_of_each_sample_make_a_loop():
@@ -162,7 +164,7 @@ def test_gains_of_each_sample_make_a_loop():
     state = np.array([0.5, -0.2])
     found = loop.mean_square_error(initial_state=state)
     x, estimate, covariance = state, np.zeros(2), []
-    joint = np.zeros((4, noise.responses.shape[2]))
+    joint = np.zeros((4, noise.process.responses.shape[2]))
     for t, plant in enumerate(plants):
         covariance.append(x**2 + (joint[:2] ** 2).sum(axis=1))
         A, B, C = plant.A, plant.B, plant.C
@@ -170,7 +172,7 @@ def test_gains_of_each_sample_make_a_loop():
         mean = move @ np.append(x, estimate)
         x, estimate = mean[:2], mean[2:]
         joint = move @ joint + np.vstack(
-            [np.zeros((2, joint.shape[1])), L[t] @ noise.responses[t]]
+            [np.zeros((2, joint.shape[1])), L[t] @ noise.process.responses[t]]
         )
     np.testing.assert_allclose(found, np.array(covariance).T, rtol=1e-9)
 

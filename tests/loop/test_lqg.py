@@ -65,7 +65,7 @@ def test_the_papers_gains_come_from_the_papers_weights():
 
 def test_the_kalman_gain_knows_independent_noise_and_only_that():
     plant, noise = plant_and_noise(family="iid-gaussian")
-    V = np.diag(noise.scale**2)
+    V = np.diag(noise.process.scale**2)
     loop = pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise)
     known = ct.dlqe(plant.A, np.eye(4), plant.C, 0.3 * np.eye(4), 0.2 * np.eye(2) + V)[
         0
@@ -90,7 +90,10 @@ def test_trials_follow_the_equations_of_the_form_with_feedthrough(form):
         "measurement_noise": v,
     }
     trial = loop.simulate(reference=goal, feedforward=push, trials=1, rng=1, **given)
-    gamma = loop.noise.responses @ np.asarray(trial.inputs)[-noise.total.once :, 0, 0]
+    gamma = (
+        loop.noise.process.responses
+        @ np.asarray(trial.inputs)[-noise.process.total.once :, 0, 0]
+    )
     for t in range(25):
         # yhat and u depend on each other: solved together
         correct = loop.L if form == "filter" else np.zeros((4, 2))

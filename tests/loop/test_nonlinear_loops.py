@@ -12,6 +12,7 @@ import pytest
 from nonlinear_cases import TANK_REGION, tank
 
 import privcontrol as pc
+from privcontrol.noise.process import promising
 
 LIMITS = [[2.5, 3.5], [2.5, 3.5]]
 
@@ -160,7 +161,7 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
     assert left.any()
     np.testing.assert_array_equal(free.left_region, left)
     counted = replace(loop.noise.request, region=replace(box, miss=left.mean()))
-    noise = replace(loop.noise, request=counted, promised=None)
+    noise = promising(loop.noise, request=counted)
     stated = loop.with_noise(noise)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivacyWarning)

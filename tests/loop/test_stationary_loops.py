@@ -77,7 +77,7 @@ def test_the_observer_is_python_controls_filter_of_plant_and_noise(noise, form):
 
     The noise's state is moved one sample earlier, so nothing acts at once on both.
     """
-    model = noise.total.model
+    model = noise.process.total.model
     k = model.order
     loop = lqg(noise, form=form)
     delayed = np.block([[model.A, model.B], [np.zeros((1, k + 1))]])
@@ -241,7 +241,7 @@ def test_covariance_and_gains_after_lost_samples_count_what_was_read(
         model = ct.ss([], [], [], 0, 300.0)
     else:
         loop = lqg(noise, form=form)
-        model = noise.total.model
+        model = noise.process.total.model
     A = scipy.linalg.block_diag(ROOM.A, model.A)
     C = np.hstack([ROOM.C, model.C])
     moved = scipy.linalg.block_diag(0.1 * np.eye(2), model.B)

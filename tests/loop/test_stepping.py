@@ -137,14 +137,14 @@ def test_trials_are_those_of_a_loop_written_out_by_hand():
     response = loop.simulate(**begun, trials=trials, rng=1)
     plant = loop.data.side.plant
     noise = loop.noise
-    eta = response.inputs[-noise.total.once :, :, 0]
+    eta = response.inputs[-noise.process.total.once :, :, 0]
     law = loop.data.law
     x = np.ones((40, trials))
     memory = np.zeros((law.order, trials))
     still = np.zeros((len(law.references), trials))
     for t in range(SAMPLES):
         np.testing.assert_allclose(response.states[:40, :, t], x, 1e-9, 1e-9)
-        y = plant.C @ x + noise.responses[t] @ eta
+        y = plant.C @ x + noise.process.responses[t] @ eta
         u = law.decide(t, memory, y, still)
         np.testing.assert_allclose(
             response.outputs[:, :, t], np.vstack([y, u]), 1e-9, 1e-9

@@ -156,7 +156,7 @@ def test_states_at_any_time_are_hidden_behind_delayed_outputs(floor, delays):
         read = [C @ power(A, t) @ move for t in range(horizon - d)]
         responses.append(np.concatenate([np.zeros(d), *read]))
     responses = np.array(responses).T
-    dense = noise.responses.reshape(horizon, -1)
+    dense = noise.process.responses.reshape(horizon, -1)
     covariance = dense @ dense.T + floor**2 * np.eye(horizon)
     solved = np.linalg.pinv(covariance, rcond=1e-11) @ responses
     if not floor:
@@ -230,7 +230,7 @@ def test_random_delays_hide_every_move_at_every_time(seed, kinds, floor):
         models="exact",
         max_std=np.inf,
     )
-    dense = noise.responses.reshape(horizon * outputs, -1)
+    dense = noise.process.responses.reshape(horizon * outputs, -1)
     covariance = dense @ dense.T + floor**2 * np.eye(horizon * outputs)
     stack = oracles.dense_observability(late.A, late.C, horizon)
     worst = []
@@ -261,7 +261,7 @@ def test_a_state_that_only_its_output_reads_is_hidden_at_the_start(floor):
         floor=floor,
         models="exact",
     )
-    dense = noise.responses.reshape(4, -1)
+    dense = noise.process.responses.reshape(4, -1)
     held = np.array([0.0, 0.3, 0.27, 0.243])
     covariance = dense @ dense.T + (floor**2 + 1e-14) * np.eye(4)
     assert np.sqrt(held @ np.linalg.solve(covariance, held)) <= ALLOWED * (1 + 1e-6)
@@ -337,7 +337,7 @@ def test_the_guarantee_says_when_delayed_outputs_are_held_only(times, is_said):
     )
     assert ("moved with a state before t = 0" in noise.guarantee.explain()) == is_said
     follows = np.concatenate([C @ np.linalg.matrix_power(A, t) for t in range(5)])
-    covered = noise.responses.reshape(5, -1)
+    covered = noise.process.responses.reshape(5, -1)
     both = np.hstack([covered, follows[:, :1]])
     is_hidden = np.linalg.matrix_rank(both) == np.linalg.matrix_rank(covered)
     assert is_hidden == (not is_said)

@@ -11,6 +11,7 @@ import pytest
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
+from privcontrol.noise.process import promising
 from privcontrol.secrets import JointAdjacency
 
 ALLOWED = kappa_inverse(1.0, 1e-2)
@@ -129,8 +130,8 @@ def test_an_l2_ball_is_hidden_by_the_plants_response_to_white_disturbances_and_b
     system = pc.create_noise_iosystem(noise)
     assert system.nstates == 2
     assert noise.design.gap < 1e-11
-    eta = noise.draw(np.random.default_rng(3), 1)
-    response = ct.forced_response(system, noise.timepts, noise.inputs(eta)[0].T)
+    eta = noise.process.draw(np.random.default_rng(3), 1)
+    response = ct.forced_response(system, noise.timepts, noise.process.inputs(eta)[0].T)
     np.testing.assert_allclose(response.outputs, noise.sample(rng=3)[0, 0], atol=1e-12)
 
 
@@ -225,9 +226,8 @@ def test_adjacencies_of_states_are_joined_without_a_disturbance():
 
 def test_structured_noise_for_the_initial_state_leaves_a_disturbance_bare():
     structured = design(adjacency=pc.StateAdjacency({"air": 1.0}))
-    asked = replace(
+    asked = promising(
         structured,
-        promised=None,
         request=replace(structured.request, adjacency=pc.DisturbanceAdjacency(0.1)),
     )
     with pytest.raises(pc.NotRealizableError):
@@ -305,7 +305,7 @@ def test_an_audit_passes_and_fails_with_ten_percent_less_noise(norm):
     )
     assert pc.audit(noise, adjacency, claim=budget, trials=200_000, rng=0).passed
     parts = tuple(part.scaled(0.9) for part in noise.parts)
-    shrunk = replace(noise, parts=parts, promised=None)
+    shrunk = promising(noise, parts=parts)
     assert not pc.audit(shrunk, adjacency, claim=budget, trials=200_000, rng=0).passed
 
 

@@ -86,7 +86,7 @@ def main(count: int = 20) -> float:
         worst = max(worst, ratio)
         print(
             f"plant {seed}: {sys_.nstates} states, {sys_.noutputs} outputs, floor "
-            f"{noise.total.white.round(4)}, {ratio:.4f} of the best, {seconds:.1f} s",
+            f"{noise.process.total.white.round(4)}, {ratio:.4f} of the best, {seconds:.1f} s",
             flush=True,
         )
     print(f"largest ratio {worst:.4f}")

@@ -132,7 +132,7 @@ def check_run(path, notes, design):
     assert max(indices, default=-1) < committed, "published before it was committed"
     if exact.has_state:
         return  # earlier blocks are dropped from the file
-    if not design.total.width or exact.has_memory:
+    if not design.process.total.width or exact.has_memory:
         for t, value in samples:
             ball = exact.sample(t)[0]
             expected = READING + (0.0 if ball is None else float(ball.mid()))

@@ -70,7 +70,7 @@ def run(runs, seed=0, report=print, law="structured"):
     warnings.simplefilter("ignore", pc.PrivacyWarning)
     design = noise(law, horizon=SAMPLES)
     # a position keeps its displacement, so these doubles are exact
-    factors = [Fraction(factor) for factor in design.responses.ravel().tolist()]
+    factors = [Fraction(factor) for factor in design.process.responses.ravel().tolist()]
     rng = np.random.default_rng(seed)
     found = {}
     for name, options in OPTIONS.items():

@@ -180,7 +180,7 @@ def truth(loop):
         * exact(loop.data.weights.QN)
         * exact(loop.data.weights.G).transpose()
     )
-    white = exact(np.diag(noise.total.white))
+    white = exact(np.diag(noise.process.total.white))
     fresh = exact(loop.data.weights.RN) + white * white
     joint, start, entering, reading = A, P0, W, C.tolist()
     if noise.factor is not None:

@@ -193,7 +193,7 @@ def kettle():
         inputs=["set", "cup", *drives],
         outputs=["T", "seen"],
     )  # fmt: skip
-    eta = run.inputs(run.draw(np.random.default_rng(0), 1))[0].T
+    eta = run.process.inputs(run.process.draw(np.random.default_rng(0), 1))[0].T
     inputs = np.vstack([np.ones(400), np.zeros(400), eta])
     response = ct.forced_response(loop, np.arange(400) * 10.0, inputs)
     rest = response.outputs[0, 200:].std()
