@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +37,13 @@ from ..privacy.budget import (
 from ..privacy.guarantee import FALSE_ALARM, PrivacyGuarantee, shown
 from ..privacy.least_variance import least_law_variance
 from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss, detection, scaled, worst_moves
-from ..privacy.radial_design import ball_rate_of, truncated_variance, truncation_of
+from ..privacy.radial_design import (
+    ball_rate_of,
+    radial_delta,
+    truncated_variance,
+    truncation_of,
+    truncation_within,
+)
 from ..privacy.release import Step, exact_product
 from .adjacency import Adjacency, checked_adjacency
 from .ball_noise import RADIAL_STEP, BallNoise, BlockNoise
@@ -139,24 +145,7 @@ class LawOption:
 @lru_cache(maxsize=64)
 def _turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | None:
     """Return from how many releases on Gaussian noise of a shape is smaller."""
-
-    def is_larger(count: int) -> bool:
-        gaussian = 1 / budget.shift(count) ** 2
-        if law == "truncated":
-            shares = PrivacyBudget(
-                epsilon=budget.laplace_epsilon(count), delta=budget.pair[1] / count
-            )
-            if (
-                truncated_variance(dimension, *truncation_of(shares, dimension))
-                <= gaussian
-            ):
-                return False
-            pair = truncation_of(budget, dimension, count)
-            return truncated_variance(dimension, *pair) > gaussian
-        rate = math.sqrt((dimension + 1) / gaussian)
-        loss = PrivacyLoss.radial(rate, dimension).released(count)
-        return not loss.satisfies(budget)
-
+    is_larger = partial(_is_larger, law, budget, dimension)
     below, count, step = 0, 1, 1
     if law == "truncated" and dimension == 1:
         # its best rate and radius are no worse than the ball law, which is quickly sized
@@ -175,6 +164,21 @@ def _turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | Non
         else:
             below = middle
     return count
+
+
+def _is_larger(law: str, budget: PrivacyBudget, dimension: int, count: int) -> bool:
+    """Return whether radial noise of so many releases has more variance than Gaussian noise."""
+    variance = 1 / budget.shift(count) ** 2
+    if law == "ball":
+        rate = math.sqrt((dimension + 1) / variance)
+        return radial_delta(budget, dimension, rate, math.inf, count) > budget.pair[1]
+    share = budget.laplace_epsilon(count), budget.pair[1] / count
+    shares = PrivacyBudget(epsilon=share[0], delta=share[1])
+    if truncated_variance(dimension, *truncation_of(shares, dimension)) <= variance:
+        return False
+    if dimension > 1:  # of which each release has its share
+        return True
+    return not truncation_within(budget, variance, count)
 
 
 class PricedByShape:

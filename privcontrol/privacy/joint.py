@@ -29,6 +29,8 @@ _LARGEST = 300.0
 #: Steps of the grid in the root of the sum of squares of a group's epsilons. A coordinate's
 #: variance grows by at most a step's square, so mu by less than 3e-4 of itself.
 _STEPS = 256
+#: The same of coordinates alike, whose delta is compared with a budget.
+_FINE_STEPS = 1024
 #: Levels at which the curves are compared, a margin far above all rounding errors, and
 #: the relative precision of mu.
 _LEVELS = 129
@@ -78,6 +80,28 @@ def alone_gdp(one: BoundedLoss, most: float) -> float:
     if not holds(most):
         return most
     return smallest(holds, 0.0, most, tolerance=_PRECISION, limit=most)
+
+
+def joint_delta(one: BoundedLoss, count: int, epsilon: float) -> float:
+    """Return delta of ``count`` independent coordinates alike at a level, rounded up.
+
+    It is within 1e-4 of itself, and takes a few milliseconds for some coordinates.
+    """
+    if count == 1:
+        return float(one.delta(epsilon))
+    if one.size > _LARGEST:
+        return 1.0
+    step = math.sqrt(count) * one.size / _FINE_STEPS
+    own = _on_grid(one, step)
+    masses = np.ones(1)
+    for bit in f"{count:b}":
+        masses = np.convolve(masses, masses)
+        if bit == "1":
+            masses = np.convolve(masses, own)
+    losses = step * (np.arange(len(masses)) - len(masses) // 2)
+    beyond = losses[losses > epsilon]
+    excess = np.exp(epsilon) * np.expm1(beyond - epsilon)  # e^l - e^epsilon
+    return min(float(masses[losses > epsilon] @ excess) * (1 + _MARGIN), 1.0)
 
 
 def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]:

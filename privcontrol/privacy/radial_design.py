@@ -8,13 +8,14 @@ from functools import lru_cache
 from scipy.optimize import minimize_scalar
 
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import smallest
+from ..numerics.linalg import EPS, smallest
 from .budget import (
     PrivacyBudget,
     kappa_upper,
 )
+from .joint import joint_delta
 from .law import BallLaw
-from .loss import MOST_TRUNCATED, PrivacyLoss
+from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift
 from .radial import ball_rate, truncated_radius
 
 #: Relative precision of the rate of radial noise for several releases.
@@ -87,6 +88,8 @@ def _truncation(
         return smallest(meets, low, 2.2 * low, tolerance=precision, limit=40 * low)
 
     most = ball_rate_of(budget, dimension, releases)
+    if not least < most:  # but for rounding, where delta is tiny
+        return basic
     found = minimize_scalar(
         lambda rate: truncated_variance(dimension, rate, radius(rate, _ROUGH_RADIUS)),
         bounds=(least, most),
@@ -96,6 +99,44 @@ def _truncation(
     rate = float(found.x)
     own = rate, radius(rate, _RATE_PRECISION)
     return min(own, basic, key=lambda pair: truncated_variance(dimension, *pair))
+
+
+def radial_delta(
+    budget: PrivacyBudget, dimension: int, rate: float, bound: float, releases: int
+) -> float:
+    """Return delta of moves of one at a budget's epsilon, for radial noise of a radius."""
+    one = RadialShift(rate, dimension, rate * bound)
+    rest = math.exp(releases * math.log1p(-min(one.leak, 1 - EPS)))
+    return 1 - rest * (1 - joint_delta(one, releases, budget.pair[0]))
+
+
+def truncation_within(budget: PrivacyBudget, variance: float, releases: int) -> bool:
+    """Return whether truncated noise of one number and a variance meets a budget.
+
+    That of any rate between the budget's share and the rate of the whole law of this
+    variance, whose noise is not cut. At each rate the variance says the radius.
+    """
+    delta = budget.pair[1]
+    least, most = budget.laplace_epsilon(releases), math.sqrt(2 / variance)
+    if not least < most:
+        return False
+
+    def excess(rate: float) -> float:
+        def is_wide(reach: float) -> bool:
+            return truncated_variance(1, rate, reach / rate) >= variance
+
+        reach = smallest(is_wide, 0.0, 1.0, tolerance=_RATE_PRECISION, limit=1e6)
+        if reach < rate:  # it ends within the move
+            return 1.0
+        return radial_delta(budget, 1, rate, reach / rate, releases)
+
+    found = minimize_scalar(
+        excess,
+        bounds=(least, most),
+        method="bounded",
+        options={"maxiter": 2 * _RATES_TRIED, "xatol": _ROUGH_RADIUS * (most - least)},
+    )
+    return float(found.fun) <= delta
 
 
 def truncation_beside(

@@ -1,6 +1,7 @@
 """Output noise of radial laws: its promise by brute force, its files, and what it does not cover."""
 
 import math
+import time
 from dataclasses import replace
 
 import control as ct
@@ -10,6 +11,7 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
+from privcontrol.core.query_design import _turning_point
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
 from privcontrol.noise.drawn import DrawnNoise
@@ -17,10 +19,11 @@ from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Radial, Structured
 from privcontrol.noise.process import promising
 from privcontrol.noise.shift import certify
+from privcontrol.privacy.joint import joint_delta
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance
-from privcontrol.privacy.loss import PrivacyLoss
-from privcontrol.privacy.radial_design import truncation_of
+from privcontrol.privacy.loss import PrivacyLoss, RadialShift
+from privcontrol.privacy.radial_design import truncated_variance, truncation_of
 from privcontrol.verify import main as verify
 
 VEHICLE = pc.plants.vehicle()
@@ -516,6 +519,54 @@ def test_the_release_count_at_which_laws_turn_is_printed():
     assert found[1e-2, "ball"] == 2
     assert found[1e-5, "truncated"] == found[1e-5, "ball"] == 7
     assert found[1e-5, "gaussian"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "epsilon, delta, count",
+    [(0.3, 1e-2, 2), (1.0, 1e-2, 3), (1.0, 1e-5, 7), (3.0, 1e-2, 4)],
+)
+def test_truncated_noise_is_larger_than_gaussian_from_that_count(epsilon, delta, count):
+    """As designs of one release less, and of as many, say by the accountant of promises."""
+    budget = pc.PrivacyBudget(epsilon=epsilon, delta=delta)
+    assert _turning_point("truncated", budget, 1) == count
+    for releases in (count - 1, count):
+        variance = truncated_variance(1, *truncation_of(budget, 1, releases))
+        is_larger = variance > 1 / budget.shift(releases) ** 2
+        assert is_larger == (releases == count)
+
+
+def test_several_releases_at_a_tiny_delta_have_a_truncated_law():
+    """Its rate and that of the whole law are the same but for rounding."""
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-8)
+    rate, radius = truncation_of(budget, 1, 2)
+    loss = PrivacyLoss.radial(rate, 1, rate * radius).released(2)
+    assert loss.satisfies(budget)
+    assert truncated_variance(1, rate, radius) < 2 * 0.5**-2
+    assert _turning_point("truncated", budget, 1) > 2
+
+
+@pytest.mark.parametrize(
+    "count, size, dimension", [(2, 0.6, 1), (5, 0.3, 2), (13, 0.2, 4)]
+)
+def test_delta_of_numbers_alike_is_that_of_the_accountant(count, size, dimension):
+    one = RadialShift(size, dimension)
+    exact = PrivacyLoss.radial(size, dimension).released(count)
+    for epsilon in (0.0, 0.5, 0.9):
+        found = joint_delta(one, count, epsilon)
+        assert found == pytest.approx(exact.delta(epsilon), rel=1e-4)
+    assert joint_delta(one, count, count * size) < 1e-4 * joint_delta(one, count, 0.0)
+    assert joint_delta(one, 1, 0.1) == one.delta(0.1)
+
+
+def test_other_laws_are_named_quickly():
+    """Of each budget anew; a second of processor time is over ten times what it takes."""
+    noise = designed("gaussian", pc.PrivacyBudget(epsilon=1.1, delta=1e-2))
+    noise.design.explain()  # imports
+    noise = designed("gaussian", pc.PrivacyBudget(epsilon=1.2, delta=1e-2))
+    start = time.process_time()
+    assert "larger than Gaussian from 3 releases" in noise.design.explain()
+    assert time.process_time() - start < 1.0
 
 
 def test_truncated_releases_of_one_number_compose_by_convolution():
