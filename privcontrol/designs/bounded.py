@@ -18,6 +18,7 @@ from ..noise.within import Bound, walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
 from ..privacy.budget import PrivacyBudget, kappa_upper
+from ..privacy.horizon import Run
 from ..privacy.walls import ROUNDING, Wall
 from ..systems.linear import Plant
 from .problem import DesignProblem, Proposal
@@ -57,7 +58,7 @@ def checked_bound(
             )
         return None
     samples = request.horizon
-    if life is not None and samples != math.inf and life != samples:
+    if life is not None and samples.ends and life != samples:
         raise ValueError(
             f"life: over a horizon the run is drawn ahead as one, of {samples} samples, "
             f"got {life}; leave life out, or pass horizon=np.inf"
@@ -69,8 +70,7 @@ def checked_bound(
             "PrivacyBudget(gdp=..., leak=...)"
         )
     limits, changes = _limits(bound, plant)
-    ahead = samples if life is None else life
-    return Bound(limits, changes, math.inf if ahead == math.inf else int(ahead))
+    return Bound(limits, changes, samples if life is None else Run(life))
 
 
 def _limits(

@@ -492,12 +492,9 @@ def _bounded(
             "bound: noise of so many units is not kept within a bound together; design for "
             "the plant of one unit"
         )
-    horizon = request.horizon
-    life = bound.samples
-    if life < horizon:
-        horizon = horizon_of(int(life))
-        request = replace(request, order=None)  # which is for no horizon
-    request = replace(request, horizon=horizon)
+    if bound.samples < request.horizon:
+        # an order is for no horizon
+        request = replace(request, horizon=bound.samples, order=None)
     gain = gain_within(problem, found, request)
     return finished(replace(problem, request=request), found.scaled(gain))
 

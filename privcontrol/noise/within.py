@@ -25,6 +25,7 @@ from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.walls import ROUNDING, Wall, kept_share
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import SecretInputs, all_responses
@@ -81,13 +82,16 @@ class Bound(ByContent, Saved):
         Of its absolute value, infinite where there is none.
     changes : ndarray, shape (p,)
         Of its change from one sample to the next, infinite where there is none.
-    samples : int or inf
-        Samples of a run that is drawn ahead as one, infinite for blocks of innovations.
+    samples : Horizon
+        Of a run that is drawn ahead as one; none for blocks of innovations.
     """
 
     limits: NDArray
     changes: NDArray
-    samples: float = math.inf
+    samples: Horizon = NO_HORIZON
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", horizon_of(self.samples))
 
     def draws(
         self, parts: Sequence[NoisePart], draw: Drawing
@@ -141,10 +145,10 @@ class Room:
             If noise of this kind is not kept within a bound.
         """
         total = PartSum(tuple(parts))
-        if bound.samples == math.inf:
+        run = bound.samples
+        if not run.ends:
             blocks = Blocks.of(total, bound)
             return cls(total, bound, BLOCK, blocks.multiple, blocks)
-        run = int(bound.samples)
         if total.consists_of(Structured) and len(total.parts) == 1:
             return cls(total, bound, run, _ball_radius(total, bound, run))
         return cls(total, bound, run)
@@ -247,7 +251,7 @@ class Room:
             return kept_share(self.radius, self.total.once)
         if self.blocks is not None:
             return self.blocks.acceptance
-        stds, steps = deviations(self.total, self.samples)
+        stds, steps = deviations(self.total, Run(self.samples))
         total = 0.0
         for sizes, limits in ((stds, self.bound.limits), (steps, self.bound.changes)):
             for size, limit in zip(sizes.tolist(), limits.tolist(), strict=True):
@@ -386,22 +390,21 @@ def _ball_radius(total: PartSum, bound: Bound, horizon: int) -> float:
     return radius
 
 
-def deviations(total: PartSum, horizon: float) -> tuple[NDArray, NDArray]:
+def deviations(total: PartSum, horizon: Horizon) -> tuple[NDArray, NDArray]:
     """Return the largest deviations (p,) of the noise, and of its change in a sample."""
-    if horizon == math.inf or _is_stationary(total):
+    if not horizon.ends or _is_stationary(total):
         now = np.diag(total.covariance(0, 0))
         shared = np.diag(total.covariance(1, 0))
         steps = 2 * np.maximum(now - shared, 0.0)
         return np.sqrt(now) * (1 + ROUNDING), np.sqrt(steps) * (1 + ROUNDING)
-    run = int(horizon)
-    stds = np.sqrt(total.variances(run).max(axis=0)) * (1 + ROUNDING)
+    stds = np.sqrt(total.variances(horizon).max(axis=0)) * (1 + ROUNDING)
     if total.model is not None:
-        once, fresh = total._impulses(run)
+        once, fresh = total._impulses(horizon)
         steps = np.diff(fresh, axis=0, prepend=0.0)
         arrived = np.cumsum(np.sum(steps**2, axis=2), axis=0)
         begun = np.sum(np.diff(once, axis=0, prepend=once[:1]) ** 2, axis=2)
         return stds, np.sqrt((arrived + begun).max(axis=0)) * (1 + ROUNDING)
-    every = np.diff(total.responses(run), axis=0)
+    every = np.diff(total.responses(horizon), axis=0)
     changes = np.sum(every**2, axis=2).max(axis=0, initial=0.0) + 2 * total.white**2
     return stds, np.sqrt(changes) * (1 + ROUNDING)
 
