@@ -456,3 +456,117 @@ def test_too_many_arguments_name_no_empty_list_of_keywords():
         noise.process.draw(np.random.default_rng(0), 1, 20)
     with pytest.raises(TypeError, match="pass by keyword: [a-z]"):
         pc.design_output_noise(VEHICLE, 20)
+
+
+def rocket(t):
+    """A plant at sample t that grows lighter, whose height and speed are the states."""
+    push = 0.5 / (1 - 0.01 * t)
+    return ct.ss([[1, 0.5], [0, 0.98]], [[0.25 * push], [push]], [[1, 0]], 0, 0.5,
+                 states=["h", "v"], inputs=["thrust"], outputs=["radar"])  # fmt: skip
+
+
+OF_ROCKET = {"Q": np.diag([1, 0.1]), "R": 1, "QN": 1e-3 * np.eye(2), "RN": 1e-2}
+
+
+def test_a_tradeoff_of_a_loop_or_of_a_list_names_what_it_takes():
+    given = {"horizon": 20, "epsilons": [0.3, 3.0], "delta": 1e-2}
+    secret = pc.StateAdjacency({"h": 2.0}, times=0)
+    loop = pc.private_lqg(rocket(0), **OF_ROCKET)
+    with pytest.raises(TypeError, match=r"needs Q, R, QN, RN; .* and no loop$"):
+        pc.tradeoff(loop, adjacency=secret, **given)
+    plants = [rocket(t) for t in range(20)]
+    with pytest.raises(ct.ControlArgument) as refused:
+        pc.tradeoff(plants, **OF_ROCKET, adjacency=secret, **given)
+    assert str(refused.value).endswith(
+        "private_lqg(sys, ..., P0=..., noise=noise).cost(disturbance='design', "
+        "measurement_noise='design', initial_state='design')"
+    )
+    # followed for copies of one plant, the advice leads to that plant's curve
+    P0 = np.diag([4, 0.1])
+    same = [rocket(0)] * 20
+    curve = pc.tradeoff(rocket(0), **OF_ROCKET, P0=P0, adjacency=secret, **given)
+    whole = dict.fromkeys(
+        ("disturbance", "measurement_noise", "initial_state"), "design"
+    )
+    for epsilon, total in zip(given["epsilons"], curve.total("trace"), strict=True):
+        budget = pc.PrivacyBudget(epsilon=epsilon, delta=1e-2)
+        noise = design(same, adjacency=secret, budget=budget)
+        followed = pc.private_lqg(same, **OF_ROCKET, P0=P0, noise=noise)
+        assert total <= followed.cost(**whole).total <= 1.001 * total
+        assert followed.cost().total < 0.9 * total  # of the noise alone
+
+
+def test_options_beside_a_loop_without_a_steady_state_name_one_that_has_it():
+    """It said that the loop has no poles, and nothing of what to pass."""
+    asked = {
+        "horizon": 20,
+        "budget": REQUEST["budget"],
+        "adjacency": pc.StateAdjacency({"h": 2.0}, times=0),
+    }
+    prior = {"P0": np.diag([4, 0.1]), "horizon": 20}
+    plants = [rocket(t) for t in range(20)]
+    for sys in (rocket(0), plants):
+        varying = pc.private_lqg(sys, **OF_ROCKET, **prior)
+        with pytest.raises(
+            ValueError, match="loop: expected constant gains .* without P0"
+        ):
+            pc.options(sys, loop=varying, **asked)
+    constant = pc.private_lqg(rocket(0), **OF_ROCKET)
+    assert pc.options(rocket(0), loop=constant, **asked)[0].signal is not None
+    assert pc.options(plants, **asked)[0].signal is None
+
+
+def test_the_growth_of_noise_for_a_change_is_asked_of_options():
+    """The advice was noise without a horizon, which a plant with an integrator refuses."""
+    store = ct.ss(1, 1, 1, 0, 1, states=["level"], inputs=["draw"], outputs=["y"])
+    change = pc.DisturbanceAdjacency({"draw": 1.0}, duration=2)
+    with pytest.raises(
+        TypeError, match=r"disturbance, .* options\(sys, horizon="
+    ) as it:
+        pc.horizon_growth(store, change, [4, 8])
+    assert "np.inf" not in str(it.value)
+    ways = pc.options(
+        store, horizon=4, budget=REQUEST["budget"], adjacency=change
+    ).to_pandas()
+    assert {"shaped", "8 samples"} <= set(ways["way"])
+
+
+def test_states_without_names_say_how_to_name_them():
+    def move(t, x, u, params):
+        return [x[1], u[0] - np.sin(x[1])]
+
+    crane = ct.nlsys(move, lambda t, x, u, params: x[:1], inputs=["pull"],
+                     states=["trolley", "speed"], outputs=["encoder"])  # fmt: skip
+    secret = pc.StateAdjacency({"trolley": 1.0})
+    plain = crane.linearize([0, 0], [0]).sample(0.1)
+    with pytest.raises(
+        ValueError, match=r"known states: x\[0\], .* by copy_names=True"
+    ):
+        design(plain, adjacency=secret)
+    named = crane.linearize([0, 0], [0], copy_names=True).sample(0.1)
+    assert design(named, adjacency=secret).std[0] > 0
+    with pytest.raises(ValueError, match="known states: position, velocity$"):
+        design(adjacency=secret)
+
+
+def test_a_start_in_place_of_a_trajectory_says_how_to_make_one():
+    def move(t, x, u, params):
+        return [x[1], u[0] - np.sin(x[1])]
+
+    crane = ct.nlsys(move, lambda t, x, u, params: x[:1], inputs=1, outputs=1, states=2)
+    with pytest.raises(ValueError, match=r"\(2, T\) and \(1, T\), got \(2,\)") as it:
+        pc.along(crane, [0, 0], np.zeros((1, 5)), dt=0.1)
+    assert "ct.input_output_response(sys, times, inputs, start).states" in str(it.value)
+    times = 0.1 * np.arange(5)
+    path = ct.input_output_response(crane, times, np.zeros((1, 5)), [0, 0]).states
+    assert len(pc.along(crane, path, np.zeros((1, 5)), dt=0.1)) == 5
+
+
+def test_a_network_is_given_a_radius_and_no_adjacency():
+    with pytest.raises(TypeError, match=r"'adjacency'.* what is hidden is a radius"):
+        pc.private_consensus(None, REQUEST["budget"], adjacency=pc.NodeAdjacency(1.0))
+
+
+def test_an_audit_names_what_it_needs():
+    with pytest.raises(TypeError, match=r"audit\(\) needs trials; known are"):
+        pc.audit(design())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,10 @@ _MARGIN = 1e-9
 _ROUNDS = 12
 
 
-@helpful_arguments
+@partial(
+    helpful_arguments,
+    advice="what is hidden is a radius, by which one node's value may move",
+)
 def private_consensus(
     graph: object,
     budget: PrivacyBudget | Sequence[PrivacyBudget] | Mapping,

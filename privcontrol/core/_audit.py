@@ -23,6 +23,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, generator, positive_integer, real_array
 from ..numerics.errors import NotRealizableError, answer
 from ..numerics.linalg import BLOCK, column_norms
@@ -103,6 +104,7 @@ class AuditResult:
         )
 
 
+@helpful_arguments
 def audit(
     mechanism: object,
     adjacency: Adjacency | None = None,

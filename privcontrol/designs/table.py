@@ -296,7 +296,9 @@ def faster(request: Request, plant: Plant) -> str:
     Noise without a horizon is for plants whose modes all decay.
     """
     if not request.horizon.ends:
-        return "protect shorter changes, let fewer entries vary, or raise gap"
+        if request.region is None:
+            return "protect shorter changes or fewer inputs, or raise gap"
+        return "protect shorter changes, let fewer entries of the models vary, or raise gap"
     if request.region is not None:
         return "shorten the horizon, or let fewer entries of the models vary"
     ways = "shorten the horizon, or protect fewer times or shorter changes"

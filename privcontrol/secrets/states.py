@@ -328,6 +328,11 @@ class _OfStates(PlantAdjacency):
                 "enters it with a DisturbanceAdjacency"
             )
         unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
+        if plant.states == tuple(f"x[{k}]" for k in range(plant.order)):
+            unknown += (
+                "; name them in ct.ss(..., states=[...]), or by copy_names=True where "
+                "linearize made the plant"
+            )
         index = self._positions(
             plant.states, plant.order, unknown, plant.elsewhere, plant.inputs
         )

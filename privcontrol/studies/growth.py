@@ -199,8 +199,9 @@ def horizon_growth(
     if disturbances(adjacency):
         raise TypeError(
             "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one "
-            "about a disturbance, of which modes of the state say little; for it there "
-            "is noise without a horizon, design_output_noise(..., horizon=np.inf)"
+            "about a disturbance, of which modes of the state say little; options(sys, "
+            "horizon=..., budget=..., adjacency=...) compares its noise over a horizon, "
+            "over twice as many samples, and without one"
         )
     counts = np.atleast_1d(real_array(horizons, "horizons"))
     whole = (counts == counts.round()).all() and counts.min(initial=1) >= 1

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from ..loop.loop import PrivateLoop
 from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, LoopCost
 from ..loop.optimum import CAP, optimal_loop
-from ..loop.side import known_keywords
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import one_of, positive_number, real_array
 from ..numerics.labels import time_axis
 from ..numerics.progress import progress_bar
@@ -478,7 +479,10 @@ class Tradeoff:
         return self.horizon.lasts(self._plant.step, clock)
 
 
-@known_keywords
+@partial(
+    helpful_arguments,
+    advice="it takes the plant and the weights of private_lqg, and no loop",
+)
 def tradeoff(
     sys: ct.StateSpace,
     Q: ArrayLike,
@@ -579,8 +583,9 @@ def tradeoff(
     if isinstance(sys, list | tuple):
         raise ct.ControlArgument(
             "sys: the loops that are compared begin with the constant gains of one plant, "
-            "got a list of plants; call private_lqg(sys, ..., noise=...).cost(...) for "
-            "noise of each epsilon"
+            "got a list of plants; for noise of each epsilon call private_lqg(sys, ..., "
+            "P0=..., noise=noise).cost(disturbance='design', measurement_noise='design', "
+            "initial_state='design')"
         )
     if isinstance(designs, str):
         designs = (designs,)

@@ -331,6 +331,7 @@ def options(
     instance_of(budget, PrivacyBudget, "budget", "PrivacyBudget(epsilon=1, delta=1e-2)")
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
+        _check_constant(loop)
     samples = horizon_of(horizon)
     plant = plant_of(sys, horizon)
     if plant.varies and not samples.ends:
@@ -367,6 +368,17 @@ def options(
     priced = [option.price for option in found if option.price is not None]
     blind = _blind(cast("PrivateLoop", loop)) if priced else None
     return Options(tuple(plant.outputs), tuple(found), left_out, blind)
+
+
+def _check_constant(loop: PrivateLoop) -> None:
+    """Refuse a loop without a steady state, with which signals and prices are compared."""
+    if loop.data.dynamics.varies:
+        raise ValueError(
+            "loop: expected constant gains and a constant plant, whose signals have a "
+            "steady state, got a loop that varies from sample to sample; for a constant "
+            "plant pass the loop of private_lqg without P0, terminal and lists, else leave "
+            "the loop out, which compares the noise with the secret alone"
+        )
 
 
 def _reasons(left_out: dict[str, str]) -> str:

@@ -366,8 +366,14 @@ def along(
         raise ct.ControlArgument(
             "sys: expected a plant with a time, got dt = None; state dt in ct.nlsys"
         )
-    points = real_array(states, "states", ndim=2)
-    driven = real_array(inputs, "inputs", ndim=2)
+    points = real_array(states, "states")
+    driven = real_array(inputs, "inputs")
+    if points.ndim != 2 or driven.ndim != 2:
+        raise ct.ControlDimension(
+            f"states, inputs: expected the trajectory, of shapes ({sys.nstates}, T) and "
+            f"({sys.ninputs}, T), got {points.shape} and {driven.shape}; of a start and "
+            "inputs ct.input_output_response(sys, times, inputs, start).states makes it"
+        )
     shapes = ((sys.nstates, points.shape[1]), (sys.ninputs, points.shape[1]))
     if (points.shape, driven.shape) != shapes or not points.shape[1]:
         raise ct.ControlDimension(

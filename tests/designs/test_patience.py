@@ -51,6 +51,19 @@ def test_a_long_sweep_says_once_what_would_be_faster(monkeypatch):
         pc.tradeoff(pc.plants.vehicle(), **weights, **asked)
 
 
+def test_a_long_endless_design_advises_what_its_request_has(monkeypatch):
+    """Without a region it advised that fewer entries of it vary."""
+    monkeypatch.setattr(PROGRESS, 1e-6)
+    asked = dict(horizon=np.inf, budget=BUDGET, adjacency=LASTING)
+    exact = "shorter changes or fewer inputs, or raise gap$"
+    with pytest.warns(pc.PrivacyWarning, match=exact):
+        pc.design_output_noise(FADING, models="exact", **asked)
+    region = "shorter changes, let fewer entries of the models vary, or raise gap$"
+    narrow = pc.PlantBox(FADING, A=[[1e-4]])
+    with pytest.warns(pc.PrivacyWarning, match=region):
+        pc.design_output_noise(FADING, models=narrow, floor=0.5, **asked)
+
+
 GUST = pc.DisturbanceAdjacency(0.1)
 STILL = pc.StateAdjacency({"position": 1.0}, times=0)
 BOX = pc.PlantBox(pc.plants.vehicle(), A=[[1e-3, 1e-3], [0, 1e-3]])
