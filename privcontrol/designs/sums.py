@@ -2,36 +2,33 @@
 
 Each level may be as long as one change, have either sign, and begin at the least distance
 from the one before or later. For the best spectrum so far a search improves one level
-after the other, from a few starts. The sums that it finds are moves, so they join the ones
+after the other. The sums that it finds are moves, so they join the ones
 of which the bound of the cost is made, until none shows more than is allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..noise._levels import LevelProducts
+from ..numerics.linalg import ALIKE
 from ..numerics.progress import piece
 from .windowed import BestSpectrum, Circle
 
 #: Levels of a sum, if there are more than the second number of them. Then as many sums as
 #: fit are far apart from one another.
 _TOGETHER = (8, 12)
-#: Samples that a level may wait, in lengths of the longest one.
-_WAITING = 2
-#: Passes over the levels of a sum, and the gain below which they end.
-_PASSES = 12
-_SETTLED = 1e-6
-#: Starts that are drawn, beside levels of one sign and of alternating signs.
-_DRAWN = 2
-#: Times that sums are added, and the weight of each.
+#: Speed: sums found before from which a search begins.
+_KNOWN = 3
+#: Times that sums are added.
 _ROUNDS = 12
+#: Speed: weight of a new sum to begin with.
 _NEW = 0.02
-#: Moves below this part of the largest weight are left out.
+#: Speed: moves below this part of the largest weight are left out.
 _LIGHT = 1e-3
 #: Speed: lags of which correlations are evaluated together.
 _LAGS = 64
@@ -93,29 +90,26 @@ class LevelSums:
     @property
     def reach(self) -> int:
         """Lags that two levels of a sum may have."""
-        wait = _WAITING * self.longest
-        return self.count * (self.separation + wait) + 2 * self.longest
+        apart = self.separation + 2 * self.longest
+        return self.count * apart + 2 * self.longest
 
-    def largest(self, correlations: NDArray) -> list[tuple[float, LevelSum]]:
+    def largest(
+        self, correlations: NDArray, known: Sequence[LevelSum] = ()
+    ) -> list[tuple[float, LevelSum]]:
         """Return squares and sums that no change of one level enlarges.
 
-        ``correlations`` (`reach`,) are those of what is left of an impulse.
+        ``correlations`` (`reach`,) are those of what is left of an impulse. The search
+        begins with the longest levels of one sign and of alternating signs, and with sums
+        that are ``known``.
         """
         products = LevelProducts(correlations)
-        return [self._improved(start, products) for start in self._starts()]
-
-    def _starts(self) -> Iterator[LevelSum]:
-        rng = np.random.default_rng(0)  # the same for every design
         steps = np.arange(self.count)
         longest = np.full(self.count, self.longest)
-        yield LevelSum(steps * self.separation, longest, np.ones(self.count))
-        yield LevelSum(steps * self.separation, longest, (-1.0) ** steps)
-        for _ in range(_DRAWN):
-            waits = rng.integers(0, self.longest, self.count)
-            lengths = rng.integers(1, self.longest + 1, self.count)
-            signs = rng.choice([-1.0, 1.0], self.count)
-            starts = np.cumsum(waits) + steps * self.separation
-            yield LevelSum(starts - starts[0], lengths, signs)
+        starts = [
+            LevelSum(steps * self.separation, longest, signs)
+            for signs in (np.ones(self.count), (-1.0) ** steps)
+        ]
+        return [self._improved(start, products) for start in [*starts, *known]]
 
     def _improved(
         self, start: LevelSum, products: LevelProducts
@@ -127,7 +121,8 @@ class LevelSums:
         every = np.arange(1, self.longest + 1)
         own = products(every, every, np.zeros_like(every))
         square = 0.0
-        for _ in range(_PASSES):
+        while True:
+            before = square
             for k in range(self.count):
                 times = self._times(starts, k)
                 beside = np.zeros((len(times), self.longest))
@@ -142,19 +137,17 @@ class LevelSums:
                 signs[k] = 1.0 if beside[place, length] >= 0 else -1.0
             lags = starts[None, :] - starts[:, None]
             pairs = products(lengths[:, None], lengths[None, :], lags)
-            before, square = square, float(signs @ pairs @ signs)
-            if square <= before * (1 + _SETTLED):
-                break
-        return square, LevelSum(starts - starts[0], lengths, signs)
+            square = float(signs @ pairs @ signs)
+            if square <= before * (1 + ALIKE):
+                return square, LevelSum(starts - starts[0], lengths, signs)
 
     def _times(self, starts: NDArray, k: int) -> NDArray:
         """Return when a level may begin between its neighbours."""
-        wait = _WAITING * self.longest
         if k == 0:
             last = starts[1] - self.separation
-            return np.arange(last - wait, last + 1)
+            return np.arange(last - self.longest, last + 1)
         first = starts[k - 1] + self.separation
-        last = first + wait
+        last = first + self.longest
         if k + 1 < self.count:
             last = min(last, starts[k + 1] - self.separation)
         return np.arange(first, last + 1)
@@ -187,12 +180,15 @@ def with_sums(
     """
     energy = np.abs(response) ** 2
     found = best = solved(columns, None)
+    known: list[LevelSum] = []
     for update in range(_ROUNDS):
         left = energy / found.spectrum[:, 0, 0].real
         correlations = _correlations(circle, left, sums.reach)
         added = []
-        for square, each in sums.largest(correlations):
+        largest = sums.largest(correlations, known[-_KNOWN:])
+        for square, each in largest:
             if square * sums.times > 1 + tol:
+                known.append(each)
                 size = np.sqrt(sums.times) * response * each.transform(circle.points)
                 added.append(size[:, None])
         if not added:

@@ -33,7 +33,8 @@ _BITS_OF_A_STEP = 4
 #: the energy, or the last number of lags.
 _REACHES = (2**11, 2**13, 2**15)
 _FADED = 1e-9
-#: Lags after which the power of A is a new one.
+#: Speed: lags after which the power of A is a new one. Balls that go on by A wrap, so more
+#: of them take more bits.
 _FRESH = 32
 
 

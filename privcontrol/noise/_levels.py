@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 
-#: Changes before the last one of which the sign is known, and largest number of sums for
-#: which lengths are told apart as well.
+#: Changes of which the sign is known, and number of sums above which nothing is told apart.
 _SIGNED = 3
 _MOST_SUMS = 10**8
 
@@ -141,7 +140,8 @@ class Levels(ByContent):
         """
         signed = min(count - 1, _SIGNED)
         patterns = np.arange(1 << signed)
-        if count * self.longest**2 * len(patterns) > _MOST_SUMS:
+        sums_of_pair = count * len(patterns) + 2 * self.longest
+        if sums_of_pair * self.longest**2 > _MOST_SUMS:
             return math.inf
         shared = np.array([self.at(m * separation) for m in range(1, count)])
         alike, opposed = (2 * each for each in self._in_a_row(separation))

@@ -49,8 +49,6 @@ from .parts import Filtered, Stream
 
 #: Doublings of the time over which a Gramian is summed.
 _MOST_DOUBLINGS = 60
-#: Rounds in which a Gramian is made better by that of its residual.
-_ROUNDS = 2
 #: Largest part of r(0) that the errors may be.
 _TOLERABLE = 1e-3
 #: Margin for the rounding of norms and of bounds themselves.
@@ -379,13 +377,14 @@ def _turned(matrices: NDArray) -> NDArray:
 
 def _gramian(A: NDArray, C: NDArray) -> NDArray:
     """Return nearly the observability Gramians (K, n, n)."""
-    found = np.zeros_like(A)
-    left = _turned(C) @ C
-    for _ in range(_ROUNDS):
-        found = found + _summed(A, left)
-        found = (found + _turned(found)) / 2
-        left = _turned(C) @ C + _turned(A) @ found @ A - found
-    return found
+    energy = _turned(C) @ C
+    rough = _symmetric(_summed(A, energy))
+    left = energy + _turned(A) @ rough @ A - rough
+    return _symmetric(rough + _summed(A, left))
+
+
+def _symmetric(matrices: NDArray) -> NDArray:
+    return (matrices + _turned(matrices)) / 2
 
 
 def _summed(A: NDArray, matrix: NDArray) -> NDArray:

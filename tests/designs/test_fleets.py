@@ -23,7 +23,7 @@ from privcontrol.noise.parts import Filtered
 from privcontrol.noise.shift import certified_shift
 from privcontrol.noise.whitened import whitened_by
 from privcontrol.privacy.horizon import horizon_of
-from privcontrol.secrets.fleet import parted, symmetric_plant
+from privcontrol.secrets.fleet import _odd_ones, parted, symmetric_plant
 from privcontrol.systems.linear import LinearSystem, Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -371,6 +371,19 @@ def test_noise_of_few_units_is_one_system_that_a_gateway_publishes():
     assert isinstance(noise.parts[0], Filtered)
     gateway = pc.Gateway(noise, resolution=1e-3)
     assert len(gateway.publish([0.0, 0.0, 0.0])) == 3
+
+
+def test_noise_of_up_to_200_states_is_one_system():
+    for count, kind in ((200, Filtered), (201, SeparateUnits)):
+        noise = designed(lags(count), pc.DisturbanceAdjacency(1.0), order=1)
+        assert isinstance(noise.parts[0], kind)
+
+
+def test_entries_are_alike_up_to_a_ten_millionth():
+    for size, places in ((3e-8, [-1, -1]), (3e-7, [2, -1])):
+        rows = np.ones((2, 5))
+        rows[0, 2] += size
+        np.testing.assert_array_equal(_odd_ones(rows, 1.0), places)
 
 
 def test_what_noise_of_many_units_does_not_do_is_refused():

@@ -11,7 +11,10 @@ import scipy.signal
 import privcontrol as pc
 from privcontrol.designs.endless_design import FrequencyGrid
 from privcontrol.designs.sums import LevelSums
+from privcontrol.noise._autoregression import changes_behind
+from privcontrol.noise._endless import secrets_of
 from privcontrol.noise._levels import Levels
+from privcontrol.systems.linear import Autoregression, Plant
 
 #: Samples of a level at most, and lags at which what is left of impulses is correlated.
 LONGEST = 3
@@ -80,7 +83,34 @@ def test_sums_of_many_levels_are_bounded_as_their_products_say(kind):
     square = levels.square(count, 2)
     assert max(sums) <= square * (1 + 1e-9)
     assert square <= 1.15 * max(sums)
-    assert levels.square(10**9, 2) == np.inf
+
+
+def test_lengths_are_told_apart_as_long_as_that_takes_a_second():
+    own = 0.5 ** np.arange(600)
+    levels = Levels(own, 0.0, 120, 0.0)
+    assert levels.square(800, 130) < np.inf
+    assert levels.square(900, 130) == np.inf
+
+
+def test_correlations_are_known_until_they_are_a_billionth():
+    """Of 2,048, 8,192 and at most 32,768 lags, behind white noise on a lag."""
+    longest = 4
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=longest, shape="level")
+    reaches = (2**11, 2**13, 2**15)
+    cases = [(0.99997, 2)]
+    for k, reach in enumerate(reaches[:2]):
+        left = 1 / (reach - 2 * longest - 2)
+        cases += [(5e-10**left, k), (5e-9**left, k + 1)]
+    for pole, k in cases:
+        plant = ct.ss(pole, 1, 1, 0, 1, inputs=["w"], outputs=["y"])
+        (inputs,) = secrets_of(secret, [Plant.of(plant)])
+        white = Autoregression.of(np.zeros(1), 1.0)
+        found = changes_behind(white, inputs)
+        assert len(found.products) == reaches[k] - longest + 1
+        shared = found.products / found.square
+        lags = np.arange(len(shared))
+        assert (shared >= pole**lags * (1 - 1e-9)).all()
+        assert shared[100] == pytest.approx(pole ** (100 - longest + 1), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", range(4))
