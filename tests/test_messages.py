@@ -570,3 +570,34 @@ def test_a_network_is_given_a_radius_and_no_adjacency():
 def test_an_audit_names_what_it_needs():
     with pytest.raises(TypeError, match=r"audit\(\) needs trials; known are"):
         pc.audit(design())
+
+
+def test_an_audit_of_what_lists_no_moves_says_what_can_be_audited():
+    lag = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["u", "w"], outputs=["y"])
+    change = pc.DisturbanceAdjacency({"w": 1.0}, duration=3)
+    budget = REQUEST["budget"]
+    drawn = {"trials": 2000, "rng": 0}
+    listed = design(lag, adjacency=change)
+    with pytest.raises(ValueError, match=r"by shape=\"level\" .* claim=budget$"):
+        pc.audit(listed, **drawn)
+    level = pc.DisturbanceAdjacency({"w": 1.0}, duration=3, shape="level")
+    assert pc.audit(listed, level, claim=budget, **drawn).passed
+    noise = design(lag, adjacency=change, horizon=np.inf)
+    for endless in (noise, noise.over(20)):
+        with pytest.raises(TypeError, match="noise without a horizon has no moves"):
+            pc.audit(endless, **drawn)
+    T, k = 20, 0
+    x = np.zeros(T)
+    x2 = lfilter([0, 1], [1, -0.9], np.arange(T) < 3)
+
+    def audited(scale):
+        return pc.audit(
+            lambda x, rng: x + scale * noise.over(T).sample(len(x), rng=rng)[k],
+            inputs=(x, x2),
+            claim=noise.guarantee,
+            trials=20000,
+            rng=0,
+        )
+
+    assert audited(1).passed
+    assert not audited(0.3).passed

@@ -325,6 +325,13 @@ def _linear_mechanism(mechanism: object) -> Mechanism:
         raise ValueError(
             "mechanism: the loop has no noise and publishes the plain data; use with_noise"
         )
+    if hasattr(noise, "over"):
+        raise TypeError(
+            "mechanism: noise without a horizon has no moves to draw from; audit some "
+            "samples of it as a callable, lambda x, rng: x + noise.over(T).sample(len(x), "
+            "rng=rng)[k] for output k, with two adjacent inputs=(x, x2) of T numbers and "
+            "claim=noise.guarantee"
+        )
     raise TypeError(
         f"mechanism: {type(mechanism).__name__} does not say which inputs are adjacent; "
         "pass inputs=(x, x2) for a callable, or a Mechanism, or what holds one as "

@@ -614,7 +614,8 @@ class DisturbanceAdjacency(PlantAdjacency):
         if self.is_varying:
             raise ValueError(
                 "shape: changes of any shape are too many to list as moves; ask the noise "
-                'for its guarantee, or pass shape="level" or profiles'
+                'for its guarantee, or name some of them, by shape="level" or profiles; '
+                "an audit of those takes a claim, claim=budget"
             )
         plant = manifold.plant
         places = [manifold.signals.index(one) for one in self.signals(plant)]
