@@ -1662,7 +1662,7 @@ SECRETS = "stateadjacency", "initialstateadjacency", SIGNALS
 #: Kinds with their fields. A file with another field that is not empty is not covered.
 FIELDS = """
 outputnoise schema plant horizon family parts request guarantee
-request horizon budget adjacency family releases floor models resolution factor order gap scale
+request horizon budget adjacency family releases floor models resolution factor order gap scale blocks
 privacybudget epsilon delta gdp
 stateadjacency radius states times charts signals
 initialstateadjacency radius norm signals
