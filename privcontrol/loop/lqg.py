@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart, White
+from ..noise.process import NoiseProcess
 from ..numerics.balls import midpoints
 from ..numerics.errors import UncertifiableError, warn_user
 from ..numerics.linalg import EPS, UNSEEN
@@ -741,17 +742,17 @@ def finite_model(part: NoisePart) -> LinearSystem:
     return part.model
 
 
-def is_dense(noise: OutputNoise) -> bool:
+def is_dense(noise: NoiseProcess) -> bool:
     """Return whether a part of the noise has no finite state."""
     return any(part.model is None for part in noise.parts)
 
 
-def noise_covariance(noise: OutputNoise) -> NDArray:
+def noise_covariance(noise: NoiseProcess) -> NDArray:
     """Covariance (T p, T p) of all samples.
 
     `ValueError` if it takes too much memory.
     """
-    size = noise.process.samples * noise.process.outputs
+    size = noise.samples * noise.outputs
     if size > _DENSE:
         raise ValueError(
             "noise: it is correlated over the whole horizon, and a filter that knows "
@@ -759,17 +760,17 @@ def noise_covariance(noise: OutputNoise) -> NDArray:
             "Design "
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
-    responses = noise.process.responses.reshape(size, -1)
-    white = np.diag(np.tile(noise.process.total.white**2, noise.process.samples))
-    return noise.process.law.unit_variance * (responses @ responses.T + white)
+    responses = noise.responses.reshape(size, -1)
+    white = np.diag(np.tile(noise.total.white**2, noise.samples))
+    return noise.law.unit_variance * (responses @ responses.T + white)
 
 
 def knowledge_of(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> Knowledge | DenseKnowledge:
     """Return what a filter knows that knows the noise, of any kind."""
-    if noise is not None and is_dense(noise):
-        return DenseKnowledge.of(plant, weights, noise_covariance(noise), P0)
+    if noise is not None and is_dense(noise.process):
+        return DenseKnowledge.of(plant, weights, noise_covariance(noise.process), P0)
     if noise is None or noise.horizon.ends:
         _check_sizes(plant, weights, noise, P0)
     return Knowledge.of(plant, weights, noise, P0)
@@ -946,7 +947,7 @@ class OwnDesign(LqgDesign):
             )
         if noise is None or is_unknown:
             return self.own
-        if self.P0 is None and is_dense(noise):
+        if self.P0 is None and is_dense(noise.process):
             if isinstance(self.own, FunctionLaw):
                 warn_user(
                     "controller: its estimate is None, since with this noise an "

@@ -147,21 +147,21 @@ def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
 def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
     """Variances (T + 1, k) that the output noise causes."""
     samples = signals.samples
-    noise = loop.noise
-    if noise is None:
+    if loop.noise is None:
         return np.zeros((samples + 1, rows.height))
-    filtered = noise.process.total.part(Filtered)
+    noise = loop.noise.process
+    filtered = noise.total.part(Filtered)
     if isinstance(filtered, Filtered):
-        known = {"noise": np.eye(noise.process.outputs)}
+        known = {"noise": np.eye(noise.outputs)}
         total = loop.dynamics.variances(
             rows, known, samples, filtered.system, filtered.state_root
         )
     else:
-        total = _response_variances(loop, rows, noise.process.responses[:samples])
-    total = noise.process.law.unit_variance * total
-    if noise.process.total.white.any():
-        fresh = {"noise": np.diag(noise.process.total.white)}
-        law = GaussianLaw() if noise.process.is_mixed else noise.process.law
+        total = _response_variances(loop, rows, noise.responses[:samples])
+    total = noise.law.unit_variance * total
+    if noise.total.white.any():
+        fresh = {"noise": np.diag(noise.total.white)}
+        law = GaussianLaw() if noise.is_mixed else noise.law
         total += law.unit_variance * _fresh_variances(loop, rows, fresh, samples)
     return total
 

@@ -781,7 +781,7 @@ def least_cost(loop: LoopData, shift: float | None = None) -> float:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design
-    total = noise_covariance(noise)
+    total = noise_covariance(noise.process)
     sizes = np.sqrt(np.diag(total))
     units = np.where(sizes > 0, sizes, 1.0)[:, None]  # of the outputs
     points = responses.points / units

@@ -23,6 +23,7 @@ from scipy.stats import binom
 
 from ..designs.output_noise import OutputNoise
 from ..noise.iosystem import noise_system, numbered
+from ..noise.process import NoiseProcess
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.linalg import ONE_THREAD, product
@@ -374,7 +375,7 @@ class StreamedTrials:
         signals only those of the kept trials are known.
         """
         known = {name: given.transpose(1, 2, 0) for name, given in data.items()}
-        private = _noise_of(self.noise, eta, self.signals.samples)
+        private = _noise_of(self.noise.process, eta, self.signals.samples)
         known["noise"] = known["noise"] + private if "noise" in known else private
         found: dict[str, Filler] = {}
         for name, given in known.items():
@@ -488,7 +489,7 @@ class SteppedTrials:
         """
         signals = self.signals
         sources = _sources(generator)
-        gamma = _noise_of(self.noise, eta, signals.samples)
+        gamma = _noise_of(self.noise.process, eta, signals.samples)
         for start in range(0, signals.samples, length):
             part = slice(start, min(start + length, signals.samples))
             drives = {name: common[part] for name, common in signals.shared.items()}
@@ -558,15 +559,15 @@ def _drawn_start(
     return generator.spawn(1)[0].standard_normal((block, count))
 
 
-def _noise_of(noise: OutputNoise, eta: NDArray, samples: int) -> NDArray:
+def _noise_of(noise: NoiseProcess, eta: NDArray, samples: int) -> NDArray:
     """The output noise (T, p, trials) of entries eta.
 
     Products are of one size, so the last bits do not depend on the number of trials.
     """
-    if noise.process.total.width:
-        return noise.process.signal(eta)[:, :samples].transpose(1, 2, 0)
-    p = noise.process.outputs
-    responses = noise.process.responses[:samples].reshape(samples * p, -1)
+    if noise.total.width:
+        return noise.signal(eta)[:, :samples].transpose(1, 2, 0)
+    p = noise.outputs
+    responses = noise.responses[:samples].reshape(samples * p, -1)
     padded = np.pad(eta, ((0, -len(eta) % _NOISE_GROUP), (0, 0)))
     gamma = np.empty((samples, p, len(padded)))
     for start in range(0, len(padded), _NOISE_GROUP):
