@@ -216,30 +216,35 @@ def _bounded(
     if moves.is_ball:
         rest = np.array([np.linalg.norm(rest)])
     widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
-    white, *slopes = whitening.apply(responses[[0, *(1 + widest)]])
+    together = whitening.apply(responses[[0, *(1 + widest)]])
+    white, slopes = together[0], together[1:]
     turned = len(slopes) if len(slopes) <= MOST_ENTRIES else _TURNED
     attained = _worst_corner(moves, white, slopes[:turned])
-    worst = attained + sum(_size(moves, slope) for slope in slopes[turned:])
+    worst = attained + _sum_of_sizes(moves, slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
     bounds = before.copy()
     bounds[deciding] = (worst + rest) * (1 + whitening.error)
-    split = int(widest[0]) if slopes else 0
+    split = int(widest[0]) if len(slopes) else 0
     return _Box(middle, widths, float(lower), bounds, split)
 
 
 # -- sizes of moves ----------------------------------------------------------------------
 
 
-def _size(moves: UncertainMoves, columns: NDArray) -> NDArray:
-    """The norm of each column, or the largest one of a ball's."""
-    if moves.is_ball:
-        return np.array([np.linalg.norm(columns, 2) * (1 + _ROUNDED)])
-    return np.linalg.norm(columns, axis=0)
+def _sum_of_sizes(moves: UncertainMoves, slopes: NDArray) -> NDArray:
+    """Sums over slopes (k, T p, M) of the norms of each move, or of the ball's largest ones.
+
+    The squares of these are eigenvalues of Gram matrices, rounded by less than each product.
+    """
+    if not moves.is_ball:
+        return np.linalg.norm(slopes, axis=1).sum(axis=0)
+    _, samples, axes = slopes.shape
+    largest = np.linalg.eigvalsh(slopes.swapaxes(1, 2) @ slopes)[:, -1]
+    rounded = _ROUNDED + 2 * EPS * samples * axes
+    return np.array([np.sqrt(largest.clip(0.0)).sum() * (1 + rounded)])
 
 
-def _worst_corner(
-    moves: UncertainMoves, middle: NDArray, slopes: Sequence[NDArray]
-) -> NDArray:
+def _worst_corner(moves: UncertainMoves, middle: NDArray, slopes: NDArray) -> NDArray:
     """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
 
     Norms follow from inner products. The largest of all corners is at least the root of
@@ -247,8 +252,7 @@ def _worst_corner(
     """
     turns = signs(len(slopes))
     if moves.is_ball:
-        stacked = np.reshape(slopes, (-1, *middle.shape))
-        return _largest_norm(middle, stacked, turns)
+        return _largest_norm(middle, slopes, turns)
     columns = np.transpose([middle, *slopes], (2, 0, 1))
     products = columns @ columns.swapaxes(1, 2)
     every = np.column_stack([np.ones(len(turns)), turns])
