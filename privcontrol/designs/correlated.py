@@ -185,7 +185,9 @@ def _cheapest(
     every = scipy.linalg.lstsq(basis, together)[0]
     points, *balls = np.split(every, ends[:-1], axis=1)
     weight_factor = weight_triangle(problem.weight_root(basis))
-    found = covering_ellipsoid(points, balls, weight_factor, tol=tol)
+    found = covering_ellipsoid(
+        points, balls, weight_factor, tol=tol, rough=problem.rough
+    )
     factor = found.factor
     if has_floor:
         factor = remainder(factor, balls[-1])
@@ -330,6 +332,10 @@ def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> ND
         return found, (found[1].max() / problem.allowed_beside_grid) ** power
 
     most = (1 + LARGEST_EXCESS) ** power
+    if problem.rough is not None:
+        found, excess = evaluate(1.0)
+        if excess <= most:
+            return found[0]
     found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
     if not excess <= 1:
         floored = power == 2

@@ -60,6 +60,31 @@ WeightRoot = Callable[[NDArray], NDArray]
 Weight = ArrayLike | Pricing | None
 
 
+@dataclass
+class Rough:
+    """The relative gap of designs that a search compares, and where the last one touched.
+
+    Attributes
+    ----------
+    gap : float
+    points : ndarray
+        Indices of points that touch the ellipsoid around them.
+    units : list of ndarray, shape (q, k)
+        Unit vectors whose images by the roots (r, q) of balls touch it. None of them
+        before the first design.
+    """
+
+    gap: float
+    points: NDArray = field(default_factory=lambda: np.arange(0))
+    units: Sequence[NDArray] = ()
+
+    def fits(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
+        """Return whether there are as many points (r, M), and balls of such roots (r, q)."""
+        in_range = self.points.max(initial=-1) < points.shape[1]
+        dimensions = [len(unit) for unit in self.units]
+        return in_range and dimensions == [ball.shape[1] for ball in balls]
+
+
 @dataclass(frozen=True)
 class DesignProblem:
     """A request for a plant, with what designs ask about it again and again."""
@@ -67,6 +92,8 @@ class DesignProblem:
     plant: Plant
     request: Request
     weight: Weight = None
+    #: For designs that a search only compares. They are not certified.
+    rough: Rough | None = None
 
     @cached_property
     def query(self) -> PlantQuery:

@@ -9,7 +9,9 @@ that is certified for every sequence of vertices.
 The cheapest white floor is searched for as well, for all models and the grid at once. A
 large floor costs by itself. A small one leaves much of the budget to what the models and
 the sensor's grid add, so the structured part grows. The cost of the best design for a
-given floor is convex in the floor's variances, so scipy's searches find the least one.
+given floor is convex in the floor's variances, so a search along one factor of all floors
+finds the least one, and quadratic models of the cost do where each output has its own.
+What a search compares are rough designs; the best floor then gets a sharp one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import count
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,7 @@ from .endless_design import stationary_design
 from .problem import (
     DesignProblem,
     Proposal,
+    Rough,
     StationaryDesign,
     price_of,
     white_cost,
@@ -77,10 +80,19 @@ _FEW_STEPS, _MOST_STEPS = 3, 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
 #: with a design, and how sharply the cheapest one is located among them.
 _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
-_FLAT = 1e-4
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
+#: Gap of designs that are compared, and the one up to which their bound stands for the
+#: least cost.
+_GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
+#: Logarithms of floors between which the last models of the cost are made, and its fall
+#: from which on no more follow.
+_NARROW, _FLAT = 0.025, 2e-5
+#: Speed: the same of the first models, the longest step, and how many models there are.
+_WIDE, _LONGEST, _MOST_MODELS = 0.4, 2.0, 12
+#: Least curvature, where a cost is flat.
+_TINY = 1e-300
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
@@ -521,7 +533,7 @@ class _Task:
 def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
     """Noise with the floor at which it is cheapest.
 
-    One search scales all outputs alike. With several outputs Powell's method follows, but
+    One search scales all outputs alike. With several outputs another one follows, but
     for dense noise in a region: it covers the plants that represent it on its own.
 
     Raises
@@ -540,22 +552,22 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
             "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
             "it may be"
         )
-    standing = replace(problem, request=request.standing)
     is_covered = is_dense(request.adjacency) and request.factor is None
     outputs = problem.plant.output_count
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
+    standing = replace(problem, request=request.standing)
     with piece(0, 3 if in_region else 1):
         nominal = replace(problem, request=request.alone)
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:
             search = _Search(standing, size, largest)
-            search.along_all(_LOWEST, _HIGHEST, _FLOOR_SHARP)
+            search.along_all(_LOWEST, _HIGHEST, _WIDE if apart else _FLOOR_SHARP)
             if apart:
                 search.apart()
             start = search.logs
     if not in_region:
-        return search.best
+        return search.sharp()
 
     def excess(sized: Proposal) -> float:
         shift = shift_in_region(request, sized.parts)
@@ -566,7 +578,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
-        return scaled_to_region(problem, search.best, size)
+        return scaled_to_region(problem, search.sharp(), size)
 
 
 def _independent(problem: DesignProblem, size: Size) -> NDArray:
@@ -596,7 +608,7 @@ class _Search:
     ) -> None:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
-        self._problem = problem
+        self._problem = replace(problem, rough=Rough(_GAP_OF_A_TRY))
         self._size = size
         self._excess_of = excess_of
         self._refusal: Exception | None = None
@@ -618,13 +630,15 @@ class _Search:
         try:
             with search_round(next(self._numbers)):
                 sized = self._size(replace(self._problem, request=request))
-                if sized.cost >= self._lowest_cost:  # an excess is one or more
-                    return sized.cost
-                excess = self._excess_of(sized)
+                # of a rough design the bound is the nearer one to the least cost
+                is_near = sized.cost <= sized.lower_bound * (1 + _NEAR)
+                cost = sized.lower_bound if is_near else sized.cost
+                if cost >= self._lowest_cost:  # an excess is one or more
+                    return cost
+                cost *= self._excess_of(sized) ** 2
         except (PrivacyError, UncertifiableError) as error:
             self._refusal = error
             return math.inf
-        cost = sized.cost * excess**2
         if cost < self._lowest_cost:
             self._lowest_cost = cost
             self.best = sized
@@ -635,6 +649,11 @@ class _Search:
         """The cost, or a large number that falls towards the larger floors."""
         slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
         return min(self._cost(logs), float(self._dear * slope))
+
+    def sharp(self) -> Proposal:
+        """The certified noise with the best floor."""
+        request = replace(self._problem.request, floor=np.exp(self.logs))
+        return self._size(replace(self._problem, request=request, rough=None))
 
     def along_all(self, low: float, high: float, sharp: float) -> None:
         """Search for a factor of the floors of all outputs, between two logarithms."""
@@ -647,12 +666,42 @@ class _Search:
         )
 
     def apart(self) -> None:
-        """Search for the floor of each output."""
-        bounds = np.column_stack([self.logs + _LOWEST, self.logs + _HIGHEST])
-        scipy.optimize.minimize(
-            self._height,
-            self.logs,
-            method="Powell",
-            bounds=bounds,
-            options={"xtol": _FLOOR_SHARP, "ftol": _FLAT},
-        )
+        """Search for the floor of each output, by quadratic models of the cost.
+
+        A model has differences of the cost in both senses for each output. How two outputs
+        bend it together is found once. The next one is about the best floors so far.
+        """
+        outputs = len(self.logs)
+        bends = np.zeros((outputs, outputs))
+        width = _WIDE
+        for number in range(_MOST_MODELS):
+            centre = self.logs
+            least = self._lowest_cost
+            steps = width * np.eye(outputs)
+            above = np.array([self._height(centre + step) for step in steps])
+            below = np.array([self._height(centre - step) for step in steps])
+            if number == 0:
+                for i, j in combinations(range(outputs), 2):
+                    both = self._height(centre + steps[i] + steps[j])
+                    bend = (both - above[i] - above[j] + least) / width**2
+                    bends[i, j] = bends[j, i] = bend
+            np.fill_diagonal(bends, (above - 2 * least + below) / width**2)
+            step = _least_of_model((above - below) / (2 * width), bends)
+            self._height(centre + step)
+            is_near = np.abs(step).max() < width / 3
+            is_flat = least - self._lowest_cost <= _FLAT * least
+            if is_near or is_flat:
+                width /= 4
+            if width < _NARROW:
+                break
+
+
+def _least_of_model(slopes: NDArray, bends: NDArray) -> NDArray:
+    """The step (k,) to where slopes (k,) and second derivatives (k, k) have their least.
+
+    Where it bends down, as much is taken to bend up. No step is longer than `_LONGEST`.
+    """
+    values, axes = np.linalg.eigh(bends)
+    along = axes.T @ slopes
+    steps = -along / np.maximum(np.abs(values), np.abs(along) / _LONGEST + _TINY)
+    return axes @ steps

@@ -25,13 +25,15 @@ from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-from .problem import DesignProblem, Proposal, white_cost
+from .problem import DesignProblem, Proposal, Rough, white_cost
 from .state_factor import structured_factor
 
 #: Relative rounding of responses beside which what is left of them is not known.
 _ROUNDED = 1e-9
 #: Size of structured noise relative to the floor below which it is left out.
 _LEAST = 1e-5
+#: Relative gap of the cheapest ellipsoid.
+_GAP = 1e-9
 #: Rounds of ellipsoids around points and ellipsoids.
 _ROUNDS = 60
 _FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
@@ -110,7 +112,8 @@ def _joint(problem: DesignProblem, allowed: float) -> Shape | None:
     """
     try:
         with piece(0, 2):
-            factor, covered, discount = _cover_of(problem, allowed).solve()
+            cover = _cover_of(problem, allowed)
+            factor, covered, discount = cover.solve(problem.rough)
     except UncertifiableError:  # moves that double precision does not separate
         return None
     with piece(1, 2):
@@ -144,6 +147,9 @@ def _enlarged(
         excess = float(np.sqrt(found.squares.max()) / allowed * (1 + 1e-15))
         return found, 1 + 4 * (excess - 1)  # the floor keeps its size
 
+    if problem.rough is not None:
+        _, excess = evaluated(1.0)
+        return factor if excess <= most else None
     _, size, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
     return factor * size if excess <= 1 else None
 
@@ -171,10 +177,10 @@ class _Cover:
     points: NDArray
     balls: tuple[NDArray, ...]
 
-    def solve(self) -> tuple[NDArray, float, float]:
+    def solve(self, rough: Rough | None) -> tuple[NDArray, float, float]:
         """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         balls = [self.core, *self.balls]
-        found = covering_ellipsoid(self.points, balls, self.weight)
+        found = covering_ellipsoid(self.points, balls, self.weight, rough=rough)
         root = remainder(found.factor, self.core, _LEAST)
         discount = float(np.sum((self.weight.T @ self.core) ** 2))
         return self.basis @ root, found.lower_bound, discount
@@ -305,28 +311,36 @@ def covering_ellipsoid(
     balls: Sequence[NDArray],
     weight_factor: NDArray,
     *,
-    tol: float = 1e-9,
+    tol: float = _GAP,
+    rough: Rough | None = None,
 ) -> Shape:
     """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).
 
     It has the least tr(W Sigma), W = L L^T, subject to p^T Sigma^-1 p <= 1 and
     E E^T <= Sigma, up to rounding. Points may be missing if a ball spans all dimensions.
+    A ``rough`` one begins where the last one touched, and goes on to what sticks out.
     """
+    if rough is not None:
+        tol = max(tol, rough.gap)
     if not balls:
         return enclosing_ellipsoid(points, weight_factor, tol=tol)
     is_large = len(points) > _LARGE
     rounds = _FEW_ROUNDS if is_large else _ROUNDS
-    held = points
+    held: NDArray = np.arange(points.shape[1])
     units = []
     for ball in balls:  # the axes alone make the cheapest ellipsoid around the ball
         _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
         units.append(vt.T)
+    if rough is not None and rough.fits(points, balls):
+        held = rough.points
+        units = units if is_large else list(rough.units)
     best = balls[0]
     lower_bound = 0.0
     cheapest = np.inf
     sharpness = max(_COARSE, tol / 4)
     for count in range(rounds):
-        chosen = [held, *(ball @ unit for ball, unit in zip(balls, units, strict=True))]
+        chosen = [points[:, held]]
+        chosen += [ball @ unit for ball, unit in zip(balls, units, strict=True)]
         with search_round(count):
             found = enclosing_ellipsoid(np.hstack(chosen), weight_factor, tol=sharpness)
         lower_bound = max(lower_bound, found.lower_bound)
@@ -335,7 +349,7 @@ def covering_ellipsoid(
         weights = np.zeros(sum(counts))
         weights[found.support] = found.weights
         of_held, *of_units = np.split(weights, np.cumsum(counts)[:-1])
-        held = held[:, of_held > 0]
+        held = held[of_held > 0]
         is_violated = False
         for k, ball in enumerate(balls):
             root = units[k] * np.sqrt(of_units[k])
@@ -351,7 +365,7 @@ def covering_ellipsoid(
         sizes = np.sqrt(_squares(np.linalg.solve(factor, points)))
         if (sizes > 1).any():  # no longer among those chosen
             is_violated = True
-            held = np.hstack([held, points[:, sizes > 1]])
+            held = np.union1d(held, np.flatnonzero(sizes > 1))
             factor = factor * sizes.max()
         cost = float(np.sum((weight_factor.T @ factor) ** 2))
         if cost < cheapest:
@@ -364,6 +378,9 @@ def covering_ellipsoid(
             break
         reached = gap if is_large else min(gap, sharpness)
         sharpness = max(tol / 4, _SHARPER * reached)
+    if rough is not None:
+        rough.points = held
+        rough.units = units
     return Shape(best, lower_bound)
 
 

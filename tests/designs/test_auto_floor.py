@@ -43,6 +43,22 @@ def least_cost_of_any_floor(plants, adjacency, horizon):
     return problem.value
 
 
+@pytest.mark.parametrize("outputs", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_floors_of_several_outputs_are_those_of_the_convex_optimum(outputs, seed):
+    """The costs agree to 1 in 100,000, for outputs that differ in size."""
+    rng = np.random.default_rng([seed, outputs])
+    A = 0.9 * np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    C = rng.normal(size=(outputs, 2)) * 10 ** rng.uniform(-1, 1, (outputs, 1))
+    models = [plant_of(A * (1 + 0.03 * rng.normal(size=(2, 2))), C) for _ in range(2)]
+    adjacency = pc.StateAdjacency(1.0, times=range(2))
+    sys = plant_of(A, C)
+    request = {"horizon": 5, "budget": BUDGET, "adjacency": adjacency}
+    noise = pc.design_output_noise(sys, **request, floor="auto", models=models)
+    least = least_cost_of_any_floor([sys, *models], adjacency, 5)
+    assert noise.design.cost == pytest.approx(least, rel=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_auto_floor_is_within_one_percent_of_the_convex_optimum(seed):
     rng = np.random.default_rng(seed)
