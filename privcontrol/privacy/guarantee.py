@@ -722,7 +722,9 @@ class PrivacyGuarantee(Accounted, Saved):
         growth, worst = float(change.longest or 1), None
         if self.correlations is not None and self._is_linear:
             growth, worst = self.correlations.any_shape()
-        growth *= change.events
+            growth *= change.times_one(self.correlations)
+        else:
+            growth *= change.events
         nearer = float(change.events * (change.longest or 1))
         loss = self.loss
         if growth > 1:

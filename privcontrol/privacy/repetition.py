@@ -170,6 +170,17 @@ class Change(Saved):
             bounds.append(max(1.0, many / promised * (1 + _TWO_WAYS)))
         return min(bounds)
 
+    def times_one(self, correlations: Correlations) -> float:
+        """Bound all changes, as if they came at once, over the number promised for one.
+
+        That is their number, over how many times as clearly as one the promise lets them
+        show together.
+        """
+        if self.events == 1 or not self.separation:
+            return float(self.events)
+        promised = correlations.growth(self.events, self.separation)
+        return min(self.events / promised * (1 + _TWO_WAYS), float(self.events))
+
 
 def growth_apart(
     count: int, separation: int, correlation: Callable[[int], float]

@@ -369,6 +369,70 @@ def test_changes_of_a_plant_that_varies_stay_below_the_bound(options, white, tmp
     assert again.repeated(4, separation=apart).gdp == bounds[2]
 
 
+@pytest.mark.parametrize("poles", [SWITCHING, (0.9,)])
+def test_levels_that_repeat_bound_changes_of_any_shape_that_do(poles):
+    """Chains of three changes of all signs, densely, under sequences of both vertices."""
+    samples, apart, count, length = 60, 10, 3, 3
+    options = {"duration": length, "shape": "level"}
+    secret = pc.DisturbanceAdjacency(
+        {"w": 1.0}, events=count, separation=apart, **options
+    )
+    models = {}
+    if len(poles) > 1:
+        models = {"models": pc.PlantPolytope(list(map(lag, poles))), "floor": 1.0}
+    noise = designed(lag(0.9), secret, **models)
+    claimed = noise.guarantee.any_shape().gdp
+    once = designed(
+        lag(0.9), pc.DisturbanceAdjacency({"w": 1.0}, **options), **models
+    ).guarantee
+    one = once.any_shape().gdp / once.gdp
+    times = claimed / noise.guarantee.gdp / one  # three, if nothing were known of them
+    assert times <= (1.02 if models else 1.6)
+    root = dense_root(noise, samples)
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for _ in range(6):
+        left = scipy.linalg.solve_triangular(
+            root, varying_impulses(rng.choice(poles, samples), samples), lower=True
+        )
+        patterns = list(itertools.product((-1.0, 1.0), repeat=length))
+        each = [
+            left[:, start : start + length] @ np.transpose(patterns)
+            for start in range(5, 5 + count * apart, apart)
+        ]
+        for chosen in itertools.product(range(len(patterns)), repeat=count):
+            changes = zip(each, chosen, strict=True)
+            total = sum(change[:, k] for change, k in changes)
+            largest = max(largest, np.linalg.norm(total))
+    assert largest <= claimed * (1 + 1e-9)
+    assert largest >= (0.3 if models else 0.6) * claimed
+
+
+@pytest.mark.parametrize("horizon", [np.inf, 40])
+def test_a_risk_of_many_changes_is_kept_where_a_plant_varies(horizon):
+    asked = {"false_alarm": 0.05, "detection": 0.2}
+    budget = pc.PrivacyBudget.from_risk(**asked, events=4, separation=10)
+    alone = pc.PrivacyBudget.from_risk(**asked)
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    options = {
+        "horizon": horizon,
+        "adjacency": secret,
+        "models": pc.PlantPolytope(list(map(lag, SWITCHING))),
+        "floor": 1.0,
+    }
+    noise, one = (
+        pc.design_output_noise(lag(0.9), budget=each, **options)
+        for each in (budget, alone)
+    )
+    together = noise.guarantee.repeated(4, separation=10)
+    assert 0.195 <= together.detection(0.05) <= 0.2
+    assert together.gdp < 2.7 * noise.guarantee.gdp  # and not four times
+    root = (dense_root_of_run if horizon < np.inf else dense_root)(noise, 40)
+    shown = largest_chain(root, 40, 10, 4)
+    assert 0.85 * together.gdp <= shown <= together.gdp
+    assert (noise.std > one.std).all()
+
+
 def largest_chain(root, samples, apart, count):
     """The largest norm of so many impulses behind a root, under sequences of vertices."""
     rng = np.random.default_rng(0)
