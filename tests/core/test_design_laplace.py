@@ -149,7 +149,7 @@ def test_output_noise_of_a_plant_is_pure(family):
     if family == "laplace":
         shifts = np.linalg.solve(noise.factor, moves)
     else:
-        shifts = pc.observability_stack(plant, 8) @ moves / noise.scale[0]
+        shifts = pc.observability_stack(plant, 8) @ moves / noise.process.scale[0]
     assert np.abs(shifts).sum(axis=0).max() == pytest.approx(
         0.8, rel=1e-6
     )  # the moves span nine decades
