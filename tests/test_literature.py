@@ -441,6 +441,7 @@ def test_a_short_benchmark(monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "SAMPLES", 12)
     monkeypatch.setattr(bench, "DONE", tmp_path / "rows.jsonl")
     monkeypatch.setattr(bench, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(bench, "FIGURE", tmp_path / "dots.png")
     bench.main(["--plants", "toy,he1"])
     bench.main(["--plants", "toy,he1", "--minutes", "0"])  # resumes: nothing is left
     rows = bench.rows_done()
@@ -456,6 +457,7 @@ def test_a_short_benchmark(monkeypatch, tmp_path):
                 bound = bounds[row["plant"], row["secret"]]
                 assert row["cost"] > bound * (1 - 1e-6)
         assert row["seconds"] < 60
+    assert (tmp_path / "dots.png").stat().st_size > 10_000
     text = (tmp_path / "page.md").read_text()
     assert "not run" not in text
     assert "72 of" in text
