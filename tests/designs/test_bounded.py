@@ -348,6 +348,60 @@ def test_independent_draws_add_their_leaks():
     assert both.loss.shift == pytest.approx(noise.guarantee.loss.shift * math.sqrt(2))
 
 
+def test_a_detector_that_sees_a_whole_feedback_loop_finds_no_more_than_is_claimed():
+    """20,000 runs of a loop closed over what is published, with an event and without.
+
+    The detector knows the plant, the controller and the time of the event. It subtracts
+    what the controls do, calls what leaves the bound by its name, and compares densities.
+    """
+    runs, horizon, start, gain, wall = 20_000, 30, 8, 0.6, 4.7
+    budget = pc.PrivacyBudget(gdp=1.0, leak=0.03)
+    noise = designed(horizon=horizon, budget=budget, bound=wall)
+    assert 0.01 < noise.leak <= 0.03
+    gamma = noise.sample(runs, rng=3)[0]
+    event = np.zeros(horizon)
+    event[start + 1 :] = 0.9 ** np.arange(horizon - start - 1)
+
+    def published(happens):
+        state = np.zeros(runs)
+        seen, controls = np.empty((2, runs, horizon))
+        for t in range(horizon):
+            seen[:, t] = state + gamma[:, t]
+            controls[:, t] = -gain * seen[:, t]
+            state = 0.9 * state + controls[:, t] + happens * (t == start)
+        return seen, controls
+
+    seen, controls = published(0)
+    assert np.abs(seen - gamma).max() > 1  # the loop reacts to the noise
+    covariance = np.array(
+        [[noise.covariance(t, s)[0, 0] for s in range(horizon)] for t in range(horizon)]
+    )
+    weights = np.linalg.lstsq(covariance, event, rcond=1e-9)[0]  # none at sample zero
+    np.testing.assert_allclose(covariance @ weights, event, atol=1e-9)
+    scores = []
+    for happens in (0, 1):
+        seen, controls = published(happens)
+        known = np.zeros((runs, horizon))
+        for t in range(1, horizon):
+            known[:, t] = 0.9 * known[:, t - 1] + controls[:, t - 1]
+        left = seen - known
+        np.testing.assert_allclose(left, gamma + happens * event, atol=1e-9)
+        score = left @ weights
+        score[np.abs(left).max(axis=1) > wall + 1e-9] = math.inf  # only with the event
+        score[np.abs(left - event).max(axis=1) > wall + 1e-9] = -math.inf  # or without
+        scores.append(score)
+    told = np.isposinf(scores[1]).mean()
+    deviation = math.sqrt(noise.leak / runs)
+    assert 0.5 * noise.leak < told <= noise.leak + 5 * deviation
+    assert not np.isposinf(scores[0]).any()
+    for alarm in (0.01, 0.05, 0.3):
+        threshold = np.quantile(scores[0], 1 - alarm)
+        found = (scores[1] > threshold).mean()
+        claimed = noise.guarantee.detection(alarm)
+        slack = 5 * math.sqrt(claimed / runs)
+        assert 0.85 * claimed < found <= claimed + slack
+
+
 def test_larger_moves_are_reckoned_again_at_the_wall():
     noise = designed(bound=14.0, life=200)
     twice = noise.guarantee.repeated(2)
