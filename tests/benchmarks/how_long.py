@@ -1,11 +1,12 @@
 """Time and memory of the jobs on the page "How long will it take", each in its own process.
 
     python tests/benchmarks/how_long.py                # all of them, as three tables
-    python tests/benchmarks/how_long.py "ship, T = 300" # one of them, as JSON
+    python tests/benchmarks/how_long.py "wind on a ship, T = 300" # one of them, as JSON
 
 Times are processor seconds of the call alone, with its load average. Memory is the peak
 of the process. The second table tells how times grow (`growth.py`), with those before and
-the goals, and the third those of other packages in the same run (`beside_peers.py`).
+the goals, and the third those of other packages in the same run (`beside_peers.py`). What
+takes minutes is named with its command and its goal.
 """
 
 import json
@@ -172,24 +173,39 @@ def box(entries):
     return designed(plant, 100, secret, models=models, floor="auto")
 
 
+#: What takes minutes, its goal on a quiet machine with two cores, and what measures it.
+LONG = (
+    (
+        "random designs",
+        "p90 0.5 s, regions below 2 s each",
+        "python tests/stress/random_designs.py",
+    ),
+    ("the tests", "4 min", "time python -m pytest --numprocesses=auto"),
+    (
+        "the documentation",
+        "6 min",
+        "time python -m sphinx -W --keep-going -j auto docs docs/_build/html",
+    ),
+)
+
 JOBS = {
     "state beside a floor, T = 10,000": ("0.2 s", lambda: beside_floor(10_000)),
     "state beside a floor, T = 100,000": ("2 s", lambda: beside_floor(100_000)),
-    "state without a floor, T = 10,000": ("", lambda: structured(10_000)),
+    "state without a floor, T = 10,000": ("none", lambda: structured(10_000)),
     "state without a floor, T = 1,000,000": ("10 s", lambda: structured(1_000_000)),
-    "independent noise, T = 40,000": ("", lambda: independent(40_000)),
-    "load on a grid, T = 50": ("", lambda: load(50)),
-    "load on a grid, T = 200": ("", lambda: load(200)),
+    "independent noise, T = 40,000": ("none", lambda: independent(40_000)),
+    "load on a grid, T = 50": ("none", lambda: load(50)),
+    "load on a grid, T = 200": ("none", lambda: load(200)),
     "load on a grid, T = 300": ("3 s", lambda: load(300)),
     "load on a grid, T = 1,000": ("10 s", lambda: load(1000)),
-    "load on a grid, T = 10,000": ("", lambda: load(10_000)),
-    "load on a grid, no horizon": ("", lambda: load(np.inf)),
+    "load on a grid, T = 10,000": ("none", lambda: load(10_000)),
+    "load on a grid, no horizon": ("none", lambda: load(np.inf)),
     "state and disturbance, T = 300": ("3 s", lambda: jointly(300)),
     "state and disturbance, T = 1,000": ("15 s", lambda: jointly(1000)),
-    "wind on a ship, T = 300": ("", lambda: wind(300)),
+    "wind on a ship, T = 300": ("none", lambda: wind(300)),
     "wind on a ship, T = 600": ("15 s", lambda: wind(600)),
-    "disturbance of a slow lag, T = 1,000": ("", lambda: slow_lag(1000)),
-    "disturbance beside a floor, T = 100": ("", lambda: dense_beside_floor(100)),
+    "disturbance of a slow lag, T = 1,000": ("none", lambda: slow_lag(1000)),
+    "disturbance beside a floor, T = 100": ("none", lambda: dense_beside_floor(100)),
     "disturbance beside a floor, T = 400": ("15 s", lambda: dense_beside_floor(400)),
     "identified plant, T = 50": ("5 s", lambda: of_recorded(50)),
     "identified plant, T = 100": ("15 s", lambda: of_recorded(100)),
@@ -243,3 +259,6 @@ if __name__ == "__main__":
             print(flush=True)
             script = Path(__file__).with_name(other)
             subprocess.run([sys.executable, str(script)], check=True)
+        print("\n| job | goal | command |\n|---|---|---|")
+        for job, goal, command in LONG:
+            print(f"| {job} | {goal} | `{command}` |")
