@@ -260,7 +260,7 @@ def test_each_growing_mode_is_explained_as_a_part_of_the_noise():
 def test_a_secret_disturbance_is_refused_with_another_way():
     with pytest.raises(
         TypeError,
-        match=r"StateAdjacency or an InitialStateAdjacency.*design_output_noise\(.*horizon=np",
+        match=r"StateAdjacency or an InitialStateAdjacency.*options\(sys, horizon=.*without one",
     ):
         pc.horizon_growth(
             pc.plants.vehicle(), pc.DisturbanceAdjacency({"velocity": 0.3}), [10, 50]
