@@ -360,6 +360,26 @@ class _Task:
         One is for the worst of them together, and one for the nominal plant alone. The
         bound of the latter's shift is often tighter, since its order is lower.
         """
+        return self._optimal_for(*self._representing)
+
+    @cached_property
+    def wider(self) -> list[StationaryDesign]:
+        """Noise that hides several levels as if they were of any shape.
+
+        What is optimal for levels makes up for their two ends together. Where the plant
+        varies between them it does not, so this noise is often the smaller one.
+        """
+        found = []
+        for secret in self._representing:
+            if secret.several_apart and any(
+                each.longest > 1 for each in secret.signals
+            ):
+                found += self._optimal_for(secret.in_any_shape)
+        return found
+
+    @property
+    def _representing(self) -> list[SecretInputs]:
+        """The secret of the worst plants together, and that of the nominal one."""
         forgetful = all(spectral_radius(secret.system) < 1 for secret in self.secrets)
         energetic = self.secrets[0].energies is not None
         if energetic or not forgetful or self.request.family != "gaussian":
@@ -370,11 +390,13 @@ class _Task:
         together = SecretInputs.side_by_side(
             [self.secrets[k] for k in worst], reduce(sum_of, systems)
         )
-        (nominal,) = secrets_of(self.request.adjacency, [self.plant])
+        return [together, *secrets_of(self.request.adjacency, [self.plant])]
+
+    def _optimal_for(self, *secrets: SecretInputs) -> list[StationaryDesign]:
         price = self._price()
         order, gap = self.request.order, self.request.gap
         designs = []
-        for secret in (together, nominal):
+        for secret in secrets:
             with suppress(ValueError, UncertifiableError):
                 found = stationary_design(
                     secret, self.allowed, price, order=order, gap=gap
@@ -412,7 +434,7 @@ class _Task:
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
             driven = Filtered(sizes, nominal.system, stationary)
             yield ((driven, 0.0, math.inf), *raised)
-        for shaped in self.shapes:
+        for shaped in (*self.shapes, *self.wider):
             part = shaped.part
             if isinstance(part, Filtered) and part.response is None:
                 filtered = replace(part, starts_stationary=stationary)

@@ -368,6 +368,17 @@ class SecretInputs(ByContent, Saved):
         )
 
     @property
+    def in_any_shape(self) -> SecretInputs:
+        """The same secret with changes of any shape in the place of single inputs' levels."""
+        windows = []
+        for moves in self.signals:
+            columns, radii = (moves.column,), np.array([moves.radius])
+            length, group = moves.longest, moves.group
+            apart = moves.events, moves.separation
+            windows.append(WindowMoves(columns, radii, length, group, *apart))
+        return replace(self, signals=(), windows=(*self.windows, *windows))
+
+    @property
     def several(self) -> bool:
         """Whether several changes may come in one run."""
         return any(moves.events > 1 for moves in self._changes)

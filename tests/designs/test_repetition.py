@@ -433,6 +433,38 @@ def test_a_risk_of_many_changes_is_kept_where_a_plant_varies(horizon):
     assert (noise.std > one.std).all()
 
 
+def test_several_levels_of_a_plant_that_varies_take_no_more_noise_than_any_shape():
+    """Chains of levels of both signs and all lengths under sequences, densely."""
+    samples, apart, count = 60, 10, 3
+    region = pc.PlantPolytope(list(map(lag, SWITCHING)))
+    often = {"duration": 3, "events": count, "separation": apart}
+    levels, anything = (
+        designed(
+            lag(0.9),
+            pc.DisturbanceAdjacency({"w": 1.0}, shape=shape, **often),
+            models=region,
+        )
+        for shape in ("level", "any")
+    )
+    assert levels.std[0] <= anything.std[0]
+    root = dense_root(levels, samples)
+    kinds = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 1]]).T
+    kinds = np.hstack([kinds, -kinds])
+    rng = np.random.default_rng(0)
+    shown = 0.0
+    sequences = [np.full(samples, pole) for pole in SWITCHING]
+    sequences += [rng.choice(SWITCHING, samples) for _ in range(6)]
+    for poles in sequences:
+        left = scipy.linalg.solve_triangular(
+            root, varying_impulses(poles, samples), lower=True
+        )
+        each = [left[:, 5 + k * apart :][:, :3] @ kinds for k in range(count)]
+        for chosen in itertools.product(range(kinds.shape[1]), repeat=count):
+            total = sum(each[k][:, kind] for k, kind in enumerate(chosen))
+            shown = max(shown, float(np.linalg.norm(total)))
+    assert 0.75 * levels.guarantee.gdp <= shown <= levels.guarantee.gdp
+
+
 def largest_chain(root, samples, apart, count):
     """The largest norm of so many impulses behind a root, under sequences of vertices."""
     rng = np.random.default_rng(0)
