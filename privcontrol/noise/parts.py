@@ -596,11 +596,11 @@ class PartSum(NoisePart):
     def state_root(self) -> NDArray:
         return scipy.linalg.block_diag(*(part.state_root for part in self.parts))
 
-    @property
+    @cached_property
     def once(self) -> int:
         return sum(part.once for part in self.parts)
 
-    @property
+    @cached_property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
 
