@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..numerics.linalg import product
 from ..systems.linear import LinearSystem, narrowed, spectral_radius
 from .controller import Law
 from .side import LinearSide, NonlinearSide, at_sample
-from .stepping import Filler, LinearRun, drive_sizes, has_form
+from .stepping import LinearRun, Source, drive_sizes, has_form
 
 #: Multiplications of a sample up to which all samples together, in log2(T) turns, take
 #: less time than one by one.
@@ -197,18 +197,18 @@ class LoopDynamics:
             return self._stepped(start, drives, samples, limits, first)
         if not self.varies and self.size**2 * start.shape[1] <= _DOUBLED:
             return self._together(start, drives, samples)
-        fills: dict[str, Filler] = {}
+        sources: dict[str, Source] = {}
         shared = {}
         for name, drive in drives.items():
             if drive.shape[2] == 1:
                 shared[name] = drive[:samples]
             else:
-                fills[name] = partial(_write, drive)
-        taken = LinearRun(self.side, self.law, tuple(fills), shared, samples, first)
+                sources[name] = drive.__getitem__
+        taken = LinearRun(self.side, self.law, tuple(sources), shared, samples, first)
         states = np.empty((samples + 1, *start.shape))
         count = self.outputs + len(self.side.inputs)
         published = np.empty((samples, count, start.shape[1]))
-        for t, (state, told) in enumerate(taken.steps(start, fills)):
+        for t, (state, told) in enumerate(taken.steps(start, sources)):
             states[t] = state
             if t < samples:
                 published[t] = told
@@ -337,8 +337,3 @@ def march(A: NDArray, states: NDArray) -> None:
     moved = np.empty((order, runs))
     for t in range(samples - 1):
         states[t + 1] += product(A, states[t], out=moved)
-
-
-def _write(drive: NDArray, t: int, place: NDArray) -> None:
-    """Write a sample of a drive (T, size, q) into its place."""
-    place[...] = drive[t]

@@ -44,8 +44,8 @@ from .data import LoopData, LoopSignals, prior_mean, start_of
 from .dynamics import Drives, LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, Step
 from .moments import knowledge
-from .side import LinearSide, NonlinearSide, at_sample, secret_inputs
-from .stepping import Filler, LinearRun, has_form
+from .side import LinearSide, NonlinearSide, secret_inputs
+from .stepping import LinearRun, Source, has_form
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
@@ -57,6 +57,8 @@ _UNLIKELY = 0.01
 _CACHED = 2**13
 #: States up to which one product for all samples beats stepping, for any noise's rank.
 _SMALL = 32
+#: Speed: numbers of a signal that are drawn at a time, which stay in the cache.
+_DRAWN = 2**15
 #: Speed: numbers of the states that are stepped at a time, about 2 MB.
 _CHUNK = 250_000
 
@@ -355,21 +357,20 @@ class StreamedTrials:
                 found[name] = np.empty((*shape[::-1], keep)).T
         states, published = found["states"].T, found["published"].T
         shown = states.shape[1]
-        fills = self._fills(generator, eta, block, data)
-        taken = self.run.steps(start, fills)
+        taken = self.run.steps(start, self._told(generator, eta, block, data))
         for t, (state, told) in zip(range(signals.samples), taken, strict=False):
             states[t] = state[:shown, :keep]
             published[t] = told[:, :keep]
         return {**found, "eta": eta}
 
-    def _fills(
+    def _told(
         self,
         generator: np.random.Generator,
         eta: NDArray,
         block: int,
         data: dict[str, NDArray],
-    ) -> dict[str, Filler]:
-        """Return what writes the drives of a block that differ between trials.
+    ) -> dict[str, Source]:
+        """Return what tells the drives of a block that differ between trials.
 
         Disturbances are drawn in time order for the whole block. Of noise and given
         signals only those of the kept trials are known.
@@ -377,13 +378,13 @@ class StreamedTrials:
         known = {name: given.transpose(1, 2, 0) for name, given in data.items()}
         private = _noise_of(self.noise.process, eta, self.signals.samples)
         known["noise"] = known["noise"] + private if "noise" in known else private
-        found: dict[str, Filler] = {}
+        found: dict[str, Source] = {}
         for name, given in known.items():
-            found[name] = partial(_write_known, given)
+            found[name] = given.__getitem__
         sources = _sources(generator)
         for name, factor in self.signals.roots.items():
-            given = known.get(name, np.zeros((0, 1, 0)))
-            found[name] = _drawing(sources[name], factor, given, block)
+            args = (sources[name], factor, known.get(name))
+            found[name] = _drawing(*args, self.signals.samples, block)
         return found
 
 
@@ -393,36 +394,47 @@ def _sources(generator: np.random.Generator) -> dict[str, np.random.Generator]:
     return dict(zip(names, generator.spawn(3), strict=True))
 
 
-def _write_known(given: NDArray, t: int, place: NDArray) -> None:
-    """Write a sample of signals (T, size, keep) that the first trials have."""
-    place[:, : given.shape[2]] = given[t]
-
-
 def _drawing(
-    source: np.random.Generator, factor: NDArray, given: NDArray, block: int
-) -> Filler:
-    """Return what draws signals of a root, and adds given ones of the first trials."""
-    keep = given.shape[2]
+    source: np.random.Generator,
+    factor: NDArray,
+    given: NDArray | None,
+    samples: int,
+    block: int,
+) -> Source:
+    """Return what draws signals of a root, and adds given ones of the first trials.
+
+    A few samples are drawn at a time.
+    """
+    size, count = factor.shape[-2:]
+    length = min(samples, 1 + _DRAWN // (1 + count * block))
+    drawn = np.empty((length, count, block))
+    scale = None
+    mixed = drawn
     if factor.ndim == 2 and _is_diagonal(factor):
-        entries = np.diag(factor)
-        scale = entries[0] if (entries == entries[0]).all() else entries[:, None]
+        scale = np.diag(factor)[:, None]
+        if (scale == scale[0]).all():
+            scale = scale[0]
+    else:
+        mixed = np.empty((length, size, block))
 
-        def draw(t: int, place: NDArray) -> None:
-            source.standard_normal(out=place)
-            np.multiply(place, scale, out=place)
-            if keep:
-                place[:, :keep] += given[t]
+    def tell(t: int) -> NDArray:
+        place = t % length
+        if place:
+            return mixed[place]
+        part = slice(t, min(t + length, samples))
+        fresh = drawn[: part.stop - t]
+        answers = mixed[: len(fresh)]
+        source.standard_normal(out=fresh)
+        if scale is not None:
+            np.multiply(fresh, scale, out=answers)
+        else:
+            factors = factor[part] if factor.ndim == 3 else factor
+            product(factors, fresh, out=answers)
+        if given is not None:
+            answers[:, :, : given.shape[2]] += given[part]
+        return answers[0]
 
-        return draw
-    drawn = np.empty((factor.shape[-1], block))
-
-    def mix(t: int, place: NDArray) -> None:
-        source.standard_normal(out=drawn)
-        product(at_sample(factor, t), drawn, out=place)
-        if keep:
-            place[:, :keep] += given[t]
-
-    return mix
+    return tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -569,12 +581,11 @@ def _noise_of(noise: NoiseProcess, eta: NDArray, samples: int) -> NDArray:
     p = noise.outputs
     responses = noise.responses[:samples].reshape(samples * p, -1)
     padded = np.pad(eta, ((0, -len(eta) % _NOISE_GROUP), (0, 0)))
-    gamma = np.empty((samples, p, len(padded)))
+    gamma = np.empty((samples * p, len(padded)))
     for start in range(0, len(padded), _NOISE_GROUP):
         group = slice(start, start + _NOISE_GROUP)
-        drawn = product(responses, padded[group].T)
-        gamma[:, :, group] = drawn.reshape(samples, p, -1)
-    return gamma[:, :, : len(eta)]
+        product(responses, padded[group].T, out=gamma[:, group])
+    return gamma.reshape(samples, p, -1)[:, :, : len(eta)]
 
 
 def _is_diagonal(factor: NDArray) -> bool:

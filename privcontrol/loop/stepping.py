@@ -24,8 +24,8 @@ from ..numerics.linalg import product
 from .controller import Form, Law
 from .side import LinearSide, NonlinearSide
 
-#: Writes the signals of a sample into an array (size, q).
-Filler = Callable[[int, NDArray], object]
+#: Returns the signals (size, k) of the first k runs at a sample. The others have none.
+Source = Callable[[int], NDArray]
 #: Takes a sample, and states and drives there, to what is published and the next states.
 Step = Callable[[int, NDArray, NDArray], object]
 
@@ -239,13 +239,13 @@ class LinearRun:
             yield part, self._moves(part)
 
     def steps(
-        self, start: NDArray, fills: Mapping[str, Filler]
+        self, start: NDArray, sources: Mapping[str, Source]
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """Yield states (N, q) and what is published (p + m, q), sample by sample.
 
         The states after the last sample come last, with what was published before them.
-        The next step overwrites both. ``fills`` write the drives that differ, in the
-        order of ``entering``.
+        The next step overwrites both. ``sources`` tell the drives that differ, by name,
+        and are asked once for every sample, in order.
         """
         size, runs = start.shape
         n = self.side.order
@@ -253,23 +253,23 @@ class LinearRun:
         heights = list(self._sizes.values())
         now, after = (_Sample(told, n, size, heights, runs) for _ in range(2))
         now.states[...] = start
-        push = fills.get("disturbance")
-        pushes = np.zeros((n, runs))
-        others = [fills[name] for name in self._sizes]
+        push = sources.get("disturbance")
+        others = [sources[name] for name in self._sizes]
         for part, moves in self._parts():
             step = moves.step(len(part), runs)
             common = [drive[part.start : part.stop] for drive in self._common.values()]
             if common:
                 answers = moves.answers(np.concatenate(common, axis=1))
             for k, t in enumerate(part):
-                for fill, place in zip(others, now.drives, strict=True):
-                    fill(t, place)
+                for source, place in zip(others, now.drives, strict=True):
+                    drive = source(t)
+                    place[:, : drive.shape[1]] = drive
                 step(k, now.entering, after.answer)
                 if common:
                     after.answer += answers[k]
                 if push is not None:
-                    push(t, pushes)
-                    after.plant += pushes
+                    drive = push(t)
+                    after.plant[:, : drive.shape[1]] += drive
                 yield now.states, after.told
                 now, after = after, now
         yield now.states, after.told

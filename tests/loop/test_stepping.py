@@ -9,7 +9,7 @@ import pytest
 from cases import BUDGET
 
 import privcontrol as pc
-from privcontrol.loop import stepping
+from privcontrol.loop import simulation, stepping
 from privcontrol.loop.stepping import diagonal_blocks
 from privcontrol.numerics.linalg import product
 
@@ -128,6 +128,37 @@ def test_trials_are_the_same_however_many_there_are(states, signals):
         few = loop.simulate(reference=reference, trials=trials, rng=4, **signals)
         np.testing.assert_array_equal(few.states, many.states[:, :trials])
         np.testing.assert_array_equal(few.outputs, many.outputs[:, :trials])
+
+
+@pytest.mark.parametrize("size", [2, 5, SAMPLES])
+@pytest.mark.parametrize("kind", ["one size", "own sizes", "mixed", "varying"])
+def test_trials_are_the_same_however_many_samples_are_drawn_at_a_time(
+    monkeypatch, kind, size
+):
+    root = np.random.default_rng(2).normal(size=(3, 3))
+    covariances = {
+        "one size": 0.01,
+        "own sizes": np.diag([0.01, 0.04, 0.09]),
+        "mixed": root @ root.T,
+        "varying": [(1 + t) * root @ root.T for t in range(SAMPLES)],
+    }
+    noise = loop_with(3).noise
+    loop = pc.private_loop(
+        noise.plant,
+        controller=ct.ss([], [], [], -0.1 * np.eye(2), noise.plant.dt),
+        noise=noise,
+        QN=covariances[kind],
+        RN=0.02,
+    )
+    drawn = {"disturbance": "design", "measurement_noise": "design"}
+    answers = []
+    for samples in (1, size):
+        block = 512
+        monkeypatch.setattr(simulation, "_DRAWN", samples * 3 * block)
+        answers.append(loop.simulate(trials=20, rng=4, **drawn))
+    alone, together = answers
+    np.testing.assert_array_equal(together.states, alone.states)
+    np.testing.assert_array_equal(together.outputs, alone.outputs)
 
 
 def test_trials_are_those_of_a_loop_written_out_by_hand():
