@@ -386,7 +386,7 @@ def test_finite_designs_point_to_noise_without_a_horizon():
         )
     growth = pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 20])
     assert "horizon=np.inf" in growth.explanations[0]
-    with pytest.raises(TypeError, match=r"horizon=np\.inf"):
+    with pytest.raises(TypeError, match=r"options\(.* and without one"):
         pc.horizon_growth(lag, pc.DisturbanceAdjacency(1.0), [1, 20])
 
 
