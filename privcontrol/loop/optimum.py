@@ -409,14 +409,19 @@ class NoiseProgram:
 
     def value(self, X: NDArray) -> float:
         """The cost of privacy at J / y^2 = X."""
-        return float(np.sum(self.spread @ self._inverse(X) * self.spread))
+        columns = self.spread.transpose(0, 2, 1)
+        return float(np.sum(columns * np.linalg.solve(self._turned(X), columns)))
 
-    def _inverse(self, X: NDArray) -> NDArray:
-        """V^-1 (X + H_t / y^2)^-1 V^-T (T, r, r)."""
+    def _turned(self, X: NDArray) -> NDArray:
+        """V' (X + H_t / y^2) V (T, r, r)."""
         turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
         places = np.arange(len(X))
         turned[:, places, places] += self.seen
-        return np.linalg.inv(turned)
+        return turned
+
+    def _inverse(self, X: NDArray) -> NDArray:
+        """V^-1 (X + H_t / y^2)^-1 V^-T (T, r, r)."""
+        return np.linalg.inv(self._turned(X))
 
     def priced(self, X: NDArray) -> tuple[float, NDArray]:
         """The cost of privacy at J / y^2 = X, and minus its gradient."""
