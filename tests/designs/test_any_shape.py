@@ -144,7 +144,13 @@ def test_the_dual_is_above_the_exact_maximum(seed):
 
 @pytest.mark.parametrize(
     "duration, low, high",
-    [(4, 15.73, 15.75), (12, 60.57, 60.63), (96, 505.26, 505.7)],
+    [
+        (1, 2.10785, 2.10785),
+        (4, 15.73, 15.75),
+        (12, 60.57, 60.63),
+        (24, 125.91, 126.0),
+        (96, 505.26, 505.7),
+    ],
 )
 def test_the_variance_for_a_lag_is_that_of_the_theory(duration, low, high):
     noise = designed(lag(0.9), change(duration))

@@ -4,10 +4,14 @@ Second routes: the exact curve of one truncated Gaussian number in 40 digits, si
 two and six dimensions, and the numbers of the theory's other code.
 """
 
+import contextlib
 import itertools
 import json
 import math
+import sqlite3
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import control as ct
 import mpmath as mp
@@ -26,6 +30,10 @@ from privcontrol.noise.within import Bound, Room, leak_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
 from privcontrol.systems.linear import LinearSystem
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
+
+import kill_gateways
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 EVENT = pc.DisturbanceAdjacency({"u": 1.0})
@@ -460,6 +468,47 @@ def test_a_killed_gateway_continues_the_same_life(tmp_path):
     assert np.abs(path).max() <= 14.0
     np.testing.assert_allclose(before, path[:5], atol=2e-9)
     np.testing.assert_allclose(after, path[start : start + 5], atol=2e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="no fork here")
+@pytest.mark.parametrize("options", [{"bound": 14.0, "life": 60}, {"bound": 16.0}])
+def test_a_process_killed_in_mid_life_continues_the_same_path(options, tmp_path):
+    """Lives of 60 samples, until six kills at random; the file has the path of a life."""
+    noise = designed(**options)
+    total = 0
+    for number in range(60):
+        path, notes = tmp_path / f"gateway{number}", tmp_path / f"notes{number}"
+        jobs = [(path, notes, None, noise)]
+        done, kills = kill_gateways.kill_until_done(jobs, 6 - total)
+        assert [code for _, code in done] == [0]
+        kill_gateways.check_run(path, notes, noise)
+        found, _ = kill_gateways.published(notes)
+        shown = np.array([value for _, value in found]) - kill_gateways.READING
+        assert np.abs(shown).max() <= options["bound"]
+        if "life" in options:
+            gamma = path_in_file(path, noise, 60)
+            times = [t for t, _ in found]
+            np.testing.assert_allclose(shown, gamma[times], atol=1e-9)
+        total += kills
+        if total == 6:
+            break
+    assert total == 6
+
+
+def path_in_file(path, noise, life):
+    """The noise (T,) of a life whose bits are in a gateway's file."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        ((state,),) = connection.execute("SELECT text FROM state").fetchall()
+        rows = connection.execute("SELECT text FROM entries ORDER BY number").fetchall()
+    bits = dict(enumerate(json.loads(state)["state"]["once"]))
+    for (text,) in rows[1:]:
+        entry = json.loads(text)
+        bits |= dict(enumerate(entry["bits"], entry["first"]))
+    once = noise.process.total.once
+    eta = np.array([standard(bits[k]) for k in range(once + life)])
+    fresh = eta[once:].reshape(1, life, 1)
+    return noise.process.total.signal(eta[None, :once], fresh)[0, :, 0]
 
 
 def test_a_gateway_publishes_blocks_within_the_bound(tmp_path):
