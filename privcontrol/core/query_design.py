@@ -998,11 +998,12 @@ def design_noise(
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
         "ball" is `BallNoise` whose rate is that of `ball_rate`, in the shape of the
         cheapest Gaussian noise, or independent blocks of it where the weight prices a
-        direction below 1 % of the dearest one and they cost less. "truncated" is the same within the radius of
-        `truncated_radius`, for moves in one or two directions and a delta above 0.
+        direction below 1 % of the dearest one and they cost less. "truncated" is the same
+        within the radius of `truncated_radius`, for moves in one or two directions and a
+        delta above 0.
         "auto" is the cheapest of these four designs that keeps the budget as it was
-        asked, and Gaussian noise for ``gdp``; blocks elsewhere may cost less. By default Gaussian noise, and for a pure budget the
-        cheaper of "ball" and "laplace".
+        asked, and Gaussian noise for ``gdp``; blocks elsewhere may cost less. By default
+        Gaussian noise, and for a pure budget the cheaper of "ball" and "laplace".
 
     Returns
     -------

@@ -153,13 +153,14 @@ def design_output_noise(
         "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
         "truncated" is for one or two directions. Where the weight prices a direction below
         1 % of the dearest one, "ball" is several independent blocks if these cost less.
-        With a floor they cover models in a
-        list: the floor hides the rest of each move under a model.
+        With a floor they cover models in a list: the floor hides the rest of each move
+        under a model.
         "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that
         keeps an epsilon and delta (with a floor, of all but "laplace"), and
         Gaussian noise for all requests that the others do not cover. It is the cheapest
-        of these designs, not of all noise: where the weight prices each direction no
-        blocks of several numbers are tried, whose search takes seconds, and some may cost less.
+        of these designs, not of all noise: where the weight prices every direction at 1 %
+        of the dearest one or more, blocks of several numbers, whose search takes seconds,
+        are not tried, and some may cost less.
         ``noise.design.laws`` is the table of all. It is empty where nothing is compared:
         without a horizon, for instance, since a sum of independent entries in a filter
         keeps its law for Gaussian noise only.

@@ -816,6 +816,14 @@ def _tail(coefficients: NDArray) -> float:
 # -- points on the unit circle -----------------------------------------------------------
 
 
+def _warped(poles: NDArray) -> tuple[NDArray, NDArray]:
+    """Return warps (N,) that are tried, and the largest size of a pole under each."""
+    warps = np.tanh(np.linspace(-6, 6, 601))
+    every = np.append(poles, 0.0)
+    moved = (every - warps[:, None]) / (1 - warps[:, None] * every)
+    return warps, np.abs(moved).max(axis=1)
+
+
 @dataclass(frozen=True)
 class FrequencyGrid:
     """Points on the upper half of the unit circle, denser where slow poles need it.
@@ -834,12 +842,9 @@ class FrequencyGrid:
 
         So are the spectra of shapes of at most ``longest`` samples, which oscillate.
         """
-        poles = np.append(poles, 0.0)
-        tries = np.tanh(np.linspace(-6, 6, 601))[:, None]
-        moved = (poles - tries) / (1 - tries * poles)
-        radii = np.abs(moved).max(axis=1)
+        tries, radii = _warped(poles)
         best = int(radii.argmin())
-        warp = float(tries[best, 0])
+        warp = float(tries[best])
         widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
         enough = min(_POINTS_OF_A_WAVE * longest * widest, _MOST_FOR_SHAPES)
         count = _SMALLEST_GRID
@@ -855,10 +860,7 @@ class FrequencyGrid:
 
         It is less dense where slow poles are than that of `fitting`, and denser elsewhere.
         """
-        poles = np.append(poles, 0.0)
-        tries = np.tanh(np.linspace(-6, 6, 601))
-        moved = (poles - tries[:, None]) / (1 - tries[:, None] * poles)
-        radii = np.abs(moved).max(axis=1)
+        tries, radii = _warped(poles)
         widest = (1 + np.abs(tries)) / (1 - np.abs(tries))
         count = _SMALLEST_GRID
         while count < _LARGEST_GRID:

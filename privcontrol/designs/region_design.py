@@ -377,7 +377,7 @@ class _Task:
                 found += self._optimal_for(secret.in_any_shape)
         return found
 
-    @property
+    @cached_property
     def _representing(self) -> list[SecretInputs]:
         """The secret of the worst plants together, and that of the nominal one."""
         forgetful = all(spectral_radius(secret.system) < 1 for secret in self.secrets)

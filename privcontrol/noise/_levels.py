@@ -145,9 +145,8 @@ class Levels(ByContent):
             return math.inf
         shared = np.array([self.at(m * separation) for m in range(1, count)])
         alike, opposed = (2 * each for each in self._in_a_row(separation))
-        differs = (
-            patterns[:, None] >> np.arange(signed) & 1
-        )  # of the last ones, from one
+        # whether each of the last ones has another sign than plus
+        differs = patterns[:, None] >> np.arange(signed) & 1
         earlier = np.where(differs, shared[:signed, 1], shared[:signed, 0])[:, 1:]
         # the largest sum, by the length of the last level and the signs of the last ones
         sums = np.repeat(self._energies[:, None], len(patterns), axis=1)

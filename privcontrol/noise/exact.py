@@ -95,12 +95,7 @@ class ExactNoise(DrawnNoise):
                 entry.refine()
         values = np.array([float(entries[k].ball().mid()) for k in numbers])
         first, fresh = values[:once], values[once:].reshape(-1, max(self.width, 1))
-        if len(first) == len(values):
-            share = room.share_of_first(first)
-        elif room.blocks is not None:
-            share = room.blocks.share(fresh)
-        else:
-            share = room.share(first, fresh)
+        share = room.share(first, fresh)
         if abs(share - 1) > max(_NEARLY, room.uncertainty(first, fresh)):
             return bool(share < 1)
         while True:

@@ -105,6 +105,10 @@ class Bound(ByContent, Saved):
         steps = np.abs(np.diff(gamma, axis=0)) / self.changes
         return float(max(parts.max(), steps.max(initial=0.0)))
 
+    def share_of_size(self, sizes: NDArray) -> float:
+        """Return the largest part of a limit that noise of sizes (p,) at most reaches."""
+        return float(max((sizes / self.limits).max(), (2 * sizes / self.changes).max()))
+
     def scaled(self, factor: float) -> Bound:
         """Return limits that are as many times as far."""
         return Bound(self.limits * factor, self.changes * factor, self.samples)
@@ -162,8 +166,9 @@ class Room:
         """Return the largest part of a limit that entries of a draw reach.
 
         They are those that are drawn once (once,), and those of its samples (T, width).
+        Entries drawn once come alone where they are kept within a ball.
         """
-        if self.is_once:
+        if len(first) and self.radius < math.inf:
             return self.share_of_first(first)
         if self.blocks is not None:
             return self.blocks.share(fresh)
@@ -189,7 +194,7 @@ class Room:
             errors = fresh.size * _ROUNDINGS * EPS * most
         else:
             errors = self._recursion.errors(self.total.state_root, first, fresh)
-        return _largest_share(errors, self.bound)
+        return self.bound.share_of_size(errors)
 
     @cached_property
     def _recursion(self) -> Recursion:
@@ -299,11 +304,6 @@ class Room:
             f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
             "the life"
         )
-
-
-def _largest_share(sizes: NDArray, bound: Bound) -> float:
-    """Return the largest part of a limit that sizes (p,) are, twice for a change."""
-    return float(max((sizes / bound.limits).max(), (2 * sizes / bound.changes).max()))
 
 
 @dataclass(frozen=True, eq=False)
