@@ -32,6 +32,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, float_above
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.guarantee import shown
 from ..privacy.law import BallLaw
@@ -74,9 +75,6 @@ _LEAST_OWN = -14.0
 
 #: Agents whose exposures differ by less, relatively, draw the same share.
 _EVEN = 0.02
-
-#: What independent noise is raised by, relatively, to hide whatever else is rounded.
-_MARGIN = 1e-9
 
 #: Speed: steps towards the noise that each agent needs of its own.
 _ROUNDS = 12
@@ -376,7 +374,7 @@ def _shared_noise(
     found = [equal]
     is_one = independent.adjacency.kind == "one"
     # hides one agent's move, whatever is shared
-    alone = noise.scales * (1 + _MARGIN if is_one else np.inf)
+    alone = noise.scales * (1 + ROUNDED if is_one else np.inf)
     core = core_of(noise.network, coalition)[0]
     if is_one and not is_auto and core.any() and not core.all():
         held = replace(noise, scales=alone)
@@ -815,7 +813,7 @@ def plot_network(
         guarantee = consensus.guarantee_for(node=network.nodes[i], coalition=coalition)
         losses.append(guarantee.epsilon(delta))
     epsilon = np.array(losses)
-    is_equal = np.ptp(epsilon) < 1e-9 * epsilon.max()
+    is_equal = np.ptp(epsilon) < ROUNDED * epsilon.max()
     import networkx as nx
 
     graph = nx.from_scipy_sparse_array(network.iteration)

@@ -45,6 +45,7 @@ from ..core.noise import GaussianNoise, Noise
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import BLOCK, EPS, round_up
+from ..numerics.thresholds import ROUNDED
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
 from .network import Network, core_of, unit_graph
@@ -61,8 +62,6 @@ READOUTS = ("message", "state")
 EXACT_WORK = 6e9
 #: Entries of the largest matrix that it may form.
 _EXACT_ENTRIES = 1e7
-#: Sizes that differ by no more, relatively, count as equal where one is named.
-_TIED = 1e-9
 
 #: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in
 #: variance.
@@ -573,7 +572,7 @@ def exposure_to_any(
     coalitions = among or list(combinations(range(n), count))
     for k, members in enumerate(coalitions):
         found = exposure_to(noise, members).roots
-        choice[found > roots * (1 + _TIED)] = k
+        choice[found > roots * (1 + ROUNDED)] = k
         roots = np.maximum(roots, found)
     return Exposure(roots, choice, coalitions, True)
 

@@ -25,6 +25,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import BudgetExceededError, PrivacyError
 from ..numerics.linalg import EPS, float_above, round_up
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.guarantee import (
     PrivacyGuarantee,
@@ -57,9 +58,6 @@ _PUBLIC_ANSWERS = (
 )
 
 _DRAWN_ONCE = "the noise drawn once for the run"
-
-#: Relative size up to which data may miss a constraint by rounding.
-_ON_MANIFOLD = 1e-9
 
 #: Relative share of what remains that is left to the rounding of shifts.
 _SHARE_OF_ROUNDING = 1e-11
@@ -237,7 +235,7 @@ class AdaptiveReleases:
         terms = rows[:, : len(data)] * data
         missed = np.abs(terms.sum(axis=1) + known)
         sizes = np.abs(terms).sum(axis=1) + np.abs(known)
-        if (missed > _ON_MANIFOLD * sizes).any():
+        if (missed > ROUNDED * sizes).any():
             raise ValueError(
                 "entries: off the manifold D x + b = 0 (D x = c is b = -c): the guarantee "
                 "does not cover them; check D and the offset"

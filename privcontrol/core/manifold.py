@@ -47,6 +47,7 @@ from ..numerics.checks import one_of, positive_integer, quoted, real_array, sequ
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance, round_up
 from ..numerics.objects import Frozen, array_identity
+from ..numerics.thresholds import ROUNDED
 
 # -- moves -----------------------------------------------------------------------------
 
@@ -341,9 +342,6 @@ MOST_SECONDS = 10.0
 _MOST_NUMBERS = 50_000_000
 _MOST_RATIONALS = 30_000
 
-#: Relative error of an entry that is rounded once.
-ROUNDED = 2.0**-52
-
 #: A vector of integers or rationals as its support and the entries there.
 Sparse = tuple[Sequence[int], Sequence]
 
@@ -517,7 +515,7 @@ def chart_moves(
 def rounded(
     moves: Iterable[Sparse], size: int
 ) -> tuple[NDArray, list[list[Rational]] | None]:
-    """Return exact moves as doubles (n, M) within a relative `ROUNDED`.
+    """Return exact moves as doubles (n, M) within a relative `EPS`.
 
     If they are few, they are returned as rationals, too.
     """
@@ -581,9 +579,6 @@ _MOST_EXACT = 2_500
 
 #: Speed: entries for each nonzero one above which moves are multiplied as sparse ones.
 _MOST_SPARSE = 16
-
-#: Relative distance from the tangent space that still counts as tangent.
-_TANGENT = 1e-9
 
 #: Lengths of a kernel's columns, and their reciprocals, that leave room for squares.
 _LONGEST = 1e140
@@ -886,7 +881,7 @@ class AffineManifold(Frozen):
         moves = real_array(moves, "directions", shape=(self.size, None))
         Q, _ = self._orthonormal
         left = column_norms(moves - Q @ (Q.T @ moves))
-        bad = np.flatnonzero(left > _TANGENT * column_norms(moves))
+        bad = np.flatnonzero(left > ROUNDED * column_norms(moves))
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is not a move along the manifold (its "
@@ -1097,7 +1092,7 @@ class AffineManifold(Frozen):
     def _finite(self, moves: Iterable[Sparse]) -> FiniteMoves:
         """Exact moves of the data, also as rationals if they are few."""
         data, rationals = rounded(moves, self.size)
-        errors = np.abs(data) * ROUNDED
+        errors = np.abs(data) * EPS
         columns = self._coordinates(data)
         return FiniteMoves(columns, data=data, errors=errors, rationals=rationals)
 

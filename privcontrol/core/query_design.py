@@ -28,6 +28,7 @@ from ..numerics.checks import one_of, positive_integer, positive_number, real_ar
 from ..numerics.ellipsoid import gaussian_shape, weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import ALIKE, column_norms, float_above, rank_tolerance, smallest
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import (
     LARGEST_EXCESS,
     PrivacyBudget,
@@ -539,7 +540,7 @@ class _Request:
             quoted(guarantee, self.budget),
             cost,
             # a bound that rounding has lifted above the cost has lost its digits
-            math.nan if lower_bound > cost * (1 + 1e-9) else min(lower_bound, cost),
+            math.nan if lower_bound > cost * (1 + ROUNDED) else min(lower_bound, cost),
             self.moves.attained(worst_moves(guarantee.loss)),
             budget=self.budget,
             releases=self.releases,

@@ -31,6 +31,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.labels import time_axis, with_units
 from ..numerics.linalg import EPS, rank_tolerance
 from ..numerics.objects import freeze_arrays
+from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.linear import (
@@ -43,9 +44,6 @@ from ..systems.linear import (
 )
 from .output_noise import OutputNoise
 
-#: A blind direction that reaches a state with less than this part of its size does not
-#: reach it.
-_REACHES = 1e-9
 #: A worse conditioned observation is not inverted, because the errors stated would have
 #: fewer than six digits.
 _CONDITION = 1e9
@@ -150,7 +148,7 @@ class Eavesdropper:
         """Which states (T, n) blind directions reach, beyond rounding."""
         frames = orbit(self.plant, self.blind, self.horizon)
         sizes = orbit(self.plant.without_signs(), np.abs(self.blind), self.horizon)
-        is_reached = np.abs(frames) > _REACHES * sizes
+        is_reached = np.abs(frames) > ROUNDED * sizes
         return is_reached.any(axis=2)
 
     @property
@@ -530,7 +528,7 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
     tolerance = rank_tolerance(stack, values)
     rank = np.count_nonzero(values > tolerance)
     unseen = rows[rank:]
-    unseen[np.abs(unseen) <= _REACHES] = 0.0
+    unseen[np.abs(unseen) <= ROUNDED] = 0.0
     if rank < n:
         seen = rows[:rank] * units
         basis, _ = scipy.linalg.qr(seen.T, mode="economic")

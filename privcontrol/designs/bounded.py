@@ -17,9 +17,10 @@ from ..noise.shift import certified_shift
 from ..noise.within import Bound, walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, kappa_upper
 from ..privacy.horizon import Run
-from ..privacy.walls import ROUNDING, Wall
+from ..privacy.walls import Wall
 from ..systems.linear import Plant
 from .problem import DesignProblem, Proposal
 from .request import Request
@@ -129,7 +130,7 @@ def gain_within(problem: DesignProblem, found: Proposal, request: Request) -> fl
     keeps = _Keeping(request.budget_left, request.releases, shift)
     gain = keeps.largest(walls)
     if gain is not None:
-        return (1 + ROUNDING) / gain
+        return (1 + ROUNDED) / gain
     least = _least_factor(keeps, walls)
     names = []
     if least is not None:
@@ -163,18 +164,18 @@ class _Keeping:
             leak += wall.beside(gain).leak
             if leak >= most:
                 return False
-        leak = min(leak * (1 + ROUNDING), 1.0)
+        leak = min(leak * (1 + ROUNDED), 1.0)
         leak = -math.expm1(self._releases * math.log1p(-min(leak, 1 - 1e-15)))
-        y = self._shift * gain * math.sqrt(self._releases) * (1 + ROUNDING)
+        y = self._shift * gain * math.sqrt(self._releases) * (1 + ROUNDED)
         if budget.gdp is not None:
-            return leak * (1 + ROUNDING) <= budget.leak and y <= budget.gdp * (
-                1 + 2 * ROUNDING
+            return leak * (1 + ROUNDED) <= budget.leak and y <= budget.gdp * (
+                1 + 2 * ROUNDED
             )
         epsilon, delta = budget.pair
         if leak >= delta:
             return False
         total = leak + (1 - leak) * float(kappa_upper(epsilon, y))
-        return total * (1 + ROUNDING) <= delta
+        return total * (1 + ROUNDED) <= delta
 
     def largest(self, walls: Sequence[Wall]) -> float | None:
         """Return the largest gain that keeps it, at most one, None if there is none."""

@@ -26,6 +26,7 @@ from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece, search_round
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
@@ -41,8 +42,6 @@ from .windowed import Run, SpectrumProblem, WindowOfRun
 _PADDING = 1e-6
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
-#: Relative precision to which the scale is found where there is a floor.
-_SHARP = 1e-9
 #: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
 _LEAST = 1e-150
 _HIGHEST = -math.log(_LEAST)
@@ -236,7 +235,7 @@ def _cheapest_in_windows(
     out = span @ (axes / raised)
     if has_floor:
         factor = remainder(factor, spectrum.balls[-1][0])
-    return out @ factor, found.lower_bound * (1 - 1e-9)
+    return out @ factor, found.lower_bound * (1 - ROUNDED)
 
 
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:
@@ -277,7 +276,7 @@ def _nearly_cheapest(
     axes = found.factor * np.sqrt(beyond / variances)
     factor = scipy.linalg.solve_triangular(triangle.T, axes)
     lower_bound = found.lower_bound + (size - rank) * level**2
-    return span @ factor, lower_bound * (1 - 1e-9)
+    return span @ factor, lower_bound * (1 - ROUNDED)
 
 
 def _even_floor(problem: DesignProblem) -> float | None:
@@ -398,9 +397,9 @@ def least_scale(excess: Callable[[float], float], largest: float = 1.0) -> float
         low -= _STEP
         if low < -_HIGHEST:
             return _LEAST
-    found = scipy.optimize.brentq(above, low, high, xtol=_SHARP)
+    found = scipy.optimize.brentq(above, low, high, xtol=ROUNDED)
     while above(found) > 0:
-        found += _SHARP
+        found += ROUNDED
     return math.exp(found)
 
 

@@ -26,7 +26,8 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import ALIKE, one_thread
 from ..numerics.progress import timed_bar
-from ..privacy.budget import ROUNDED, PrivacyBudget, RepeatedBudget
+from ..numerics.thresholds import ROUNDED
+from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances, is_plain
 from ..systems.linear import Plant

@@ -39,6 +39,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import ALIKE, EPS, float_above, round_up
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece, search_round
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import causal_map, is_plain
 from ..secrets.secret import SecretInputs, as_secret
@@ -123,8 +124,6 @@ _MOST_FOR_SHAPES = 2**13
 _SMALLEST_PRICE = 1e-6
 #: Relative residual at which Wilson's iteration ends.
 _FACTORED = 1e-12
-#: Hankel singular values below this part of the largest are rounding.
-_ROUNDING = 1e-9
 #: Largest size of a Hankel matrix; what comes later is cut off.
 _LARGEST_HANKEL = 1200
 #: Size of a Hankel matrix up to which all of its singular values are computed.
@@ -231,7 +230,7 @@ def least_cost_of_white(problem: DesignProblem) -> float:
     for part in problem.request.adjacency.parts:
         inputs = as_secret(part).starting(problem.plant, horizon)
         norms.append(inputs.largest_norm(horizon))
-    size = max(norms) / problem.allowed * (1 - 1e-9)
+    size = max(norms) / problem.allowed * (1 - ROUNDED)
     return white_cost(problem, np.full(problem.query.size, size))
 
 
@@ -340,7 +339,7 @@ def nuclear_norm_below(impulse: NDArray) -> float:
     phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
     by_sample = np.sum(phases * impulse, axis=(1, 2))
     products = np.maximum(np.cumsum(by_sample), 0.0)
-    return float(products @ products) * (1 - 1e-9)
+    return float(products @ products) * (1 - ROUNDED)
 
 
 # -- without a horizon -------------------------------------------------------------------
@@ -1102,7 +1101,7 @@ def balanced_realisation(
     if not hankel.any():
         return LinearSystem.gain(constant)
     left, values, right = _leading(hankel, most)
-    kept = values > _ROUNDING * values[0]
+    kept = values > ROUNDED * values[0]
     root = np.sqrt(values[kept])
     rows = right[kept]
     reach = root[:, None] * rows

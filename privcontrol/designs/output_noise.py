@@ -42,6 +42,7 @@ from ..numerics.checks import Seed, positive_number
 from ..numerics.labels import html_table
 from ..numerics.linalg import float_above
 from ..numerics.saved import Saved, write
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.loss import (
@@ -50,9 +51,6 @@ from ..privacy.loss import (
 from ..privacy.record import Curator, Record, curated, of_run, record
 from .guarantees import beside_miss, guarantee_of_models, own_loss
 from .request import Models
-
-#: Relative rounding of a factor that is kept as it was given.
-_AS_GIVEN = 1e-9
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -188,7 +186,7 @@ class OutputNoise(SummedNoise, Saved):
         if shape is None:  # the floor alone is enough
             return 0.0
         gain = np.linalg.norm(shape) / np.linalg.norm(self.request.factor)
-        return 1.0 if abs(gain - 1) < _AS_GIVEN else float(gain)
+        return 1.0 if abs(gain - 1) < ROUNDED else float(gain)
 
     def __repr__(self) -> str:
         gain = self._own_gain

@@ -21,6 +21,7 @@ from ..noise.grid import grid_shift
 from ..noise.parts import Filtered, NoisePart, Structured, White
 from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
+from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
 from ..secrets.disturbance import disturbances, is_dense, query_of
@@ -36,10 +37,8 @@ NOT_FREE = "what enters the plant during the run, such as a disturbance"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
-#: Frequencies at which the rank of filtered noise is looked at, and singular values of
-#: rows of length one that may be rounding.
+#: Frequencies at which the rank of filtered noise is looked at.
 _FREQUENCIES = np.array([0.1, 0.7, 2.3])
-_ROUNDED_RANK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +165,7 @@ def _leaves_bare(part: Filtered) -> bool:
     frequencies = frequency_response(part.system, np.exp(1j * _FREQUENCIES))
     scales = np.linalg.norm(frequencies, axis=2, keepdims=True)
     rows = frequencies / np.where(scales > 0, scales, 1.0)
-    return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < _ROUNDED_RANK).all())
+    return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < ROUNDED).all())
 
 
 def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
-from ..privacy.budget import ROUNDED, PrivacyBudget, scale_to_budget
+from ..numerics.thresholds import ROUNDED
+from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..regions.region import PlantPolytope, near_shift
 from ..secrets.disturbance import is_dense
 from ..secrets.modes import growing_mode

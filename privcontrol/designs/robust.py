@@ -21,6 +21,7 @@ from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, UNSEEN
 from ..numerics.progress import piece, search_round
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
@@ -28,8 +29,6 @@ from ..systems.powers import seen_states
 from .problem import DesignProblem, Proposal, Rough, white_cost
 from .state_factor import structured_factor
 
-#: Relative rounding of responses beside which what is left of them is not known.
-_ROUNDED = 1e-9
 #: Size of structured noise relative to the floor below which it is left out.
 _LEAST = 1e-5
 #: Relative gap of the cheapest ellipsoid.
@@ -268,7 +267,7 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
     if inside.size and not left.min() > 0:
         beside = np.linalg.norm(outside, axis=0).max()
         factor = beside / allowed
-        if beside <= _ROUNDED * np.linalg.norm(inside, axis=0).max():
+        if beside <= ROUNDED * np.linalg.norm(inside, axis=0).max():
             raise UncertifiableError(
                 "floor: the largest hidden moves are so large next to it that their "
                 "rounding exceeds what it hides; leave the floor out, or raise it by "

@@ -32,6 +32,7 @@ from ..numerics.ellipsoid import Shape
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
+from ..numerics.thresholds import ROUNDED
 from ..privacy.loss import PrivacyLoss
 from ..privacy.radial_design import ball_rate_of, truncation_beside, truncation_of
 from ..secrets.hiding import coordinates_in
@@ -66,7 +67,7 @@ def structured(problem: DesignProblem) -> Proposal:
     # The bound of Laplace noise is for pure differential privacy, and one above the cost
     # says that the weight lost its digits.
     is_pure = problem.budget.delta == 0
-    if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + 1e-9):
+    if (family.shift_norm == 1 and not is_pure) or lower_bound > cost * (1 + ROUNDED):
         lower_bound = math.nan
     unit_bound = tangent.lower_bound * problem.allowed**2 / family.unit_variance
     if problem.moves.is_ball:

@@ -23,6 +23,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
@@ -49,8 +50,6 @@ from .side import (
 )
 
 FORMS = ("predictor", "filter")
-#: A move of which less than this part is known beforehand is hidden.
-_KNOWN = 1e-9
 #: How far outside the unit circle rounding may throw the poles of a chain of
 #: integrators.
 OUTSIDE = 1e-6
@@ -386,7 +385,7 @@ def warn_of_public_secret(loop: LoopData) -> None:
     known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
     moves = moves / units[:, None]
     told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
-    if (told > _KNOWN * np.linalg.norm(moves, axis=0)).any():
+    if (told > ROUNDED * np.linalg.norm(moves, axis=0)).any():
         warn_user(
             "P0: it is 0 along a direction that the noise hides, which declares that "
             "part of the secret public: whoever reads P0 and initial_state knows it. "

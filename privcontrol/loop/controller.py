@@ -30,6 +30,7 @@ from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, product
 from ..numerics.objects import ByContent, freeze_arrays
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import SampledSystem, reached_states
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from .side import LinearSide, NonlinearSide
@@ -793,11 +794,15 @@ def check_timebase(system: ct.InputOutputSystem, plant: SampledSystem) -> None:
             f"{system.dt}; discretise it with controller.sample({plant.step:g}), or "
             "state its dt when you make it"
         )
-    if system.dt is True or plant.dt is True or np.isclose(system.dt, plant.dt, 1e-9):
+    if (
+        system.dt is True
+        or plant.dt is True
+        or np.isclose(system.dt, plant.dt, ROUNDED)
+    ):
         return
     ratio = system.dt / plant.step
     advice = "design it for the sampling time of the plant"
-    if ratio > 1 and np.isclose(ratio, round(ratio), 1e-9):
+    if ratio > 1 and np.isclose(ratio, round(ratio), ROUNDED):
         advice = (
             f"it runs {round(ratio)} times slower: such a loop is periodic, not time "
             f"invariant. Sample the plant with {system.dt:g} s, and design the noise "

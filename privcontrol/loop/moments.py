@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 from ..noise.parts import Filtered, Structured, White
 from ..noise.within import Room
+from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root
@@ -339,8 +340,6 @@ _SHARES = np.linspace(0.01, 0.99, 99)
 _EPOCHS = 12
 #: Relative size to which the growth of so many epochs is found.
 _SHARP = 1.001
-#: What rounding may add to the growth of an epoch.
-_ROUNDED = 1 + 1e-9
 
 
 def margins(
@@ -403,7 +402,7 @@ def sure_margins(
     fixed = _share_of_entries(loop, direction, samples)
     rest = np.sqrt(np.maximum(fresh**2 + caused**2 - fixed**2, 0.0))
     tail = float(norm.isf(probability / (2 * samples)))
-    return radius * fixed * (1 + 1e-9) + tail * rest
+    return radius * fixed * (1 + ROUNDED) + tail * rest
 
 
 def _share_of_entries(loop: LoopData, direction: NDArray, samples: Run) -> NDArray:
@@ -488,7 +487,7 @@ def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
     last = read[-1].told
     if not last.root.any() and last.open.shape == read[0].turn.shape:
         return [(1.0, 1.0)]  # one vector, whose law stays the same
-    high = _largest_growth(read) * _ROUNDED
+    high = _largest_growth(read) * (1 + ROUNDED)
     found = []
     for count in range(1, _EPOCHS + 1):
         if _count(read, high, count) > count:

@@ -27,6 +27,7 @@ from ..noise.process import NoiseProcess
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.linalg import ONE_THREAD, product
+from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import NO_HORIZON
 from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
@@ -49,8 +50,6 @@ from .stepping import LinearRun, Source, has_form
 
 #: Trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
-#: How far a trial among many may be from the same trial alone.
-_SAME = 1e-9
 #: Probability below which more trials have left the region than was stated.
 _UNLIKELY = 0.01
 #: Numbers of one sample of a block, so a step stays in the cache.
@@ -555,8 +554,8 @@ def _agree(
 ) -> bool:
     """Return whether a trial among many comes out as it does alone."""
     for found, expected in zip(together, alone, strict=True):
-        size = _SAME * max(1.0, float(np.abs(expected).max(initial=0.0)))
-        if not np.allclose(found[:, :, trial], expected, _SAME, size, equal_nan=True):
+        size = ROUNDED * max(1.0, float(np.abs(expected).max(initial=0.0)))
+        if not np.allclose(found[:, :, trial], expected, ROUNDED, size, equal_nan=True):
             return False
     return True
 

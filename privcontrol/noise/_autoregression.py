@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import Ball, BallMatrix, enclosure, upper_float, working_bits
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
+from ..numerics.thresholds import ROUNDED
 from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
@@ -29,10 +30,9 @@ from ._patterns import largest_pattern
 
 _FIRST_BITS = 128
 _BITS_OF_A_STEP = 4
-#: Lags of which correlations are evaluated, until all later ones are below this part of
+#: Lags of which correlations are evaluated, until all later ones are rounding, relative to
 #: the energy, or the last number of lags.
 _REACHES = (2**11, 2**13, 2**15)
-_FADED = 1e-9
 #: Speed: lags after which the power of A is a new one. Balls that go on by A wrap, so more
 #: of them take more bits.
 _FRESH = 32
@@ -206,12 +206,12 @@ def changes_behind(noise: Autoregression, secret: SecretInputs) -> ChangesBehind
             energy = _correlations(noise, response, 0, 1)[0]
             if not (is_known(energy) and math.isfinite(beyond)):
                 return None
-            if beyond <= _FADED * upper_float(energy):
+            if beyond <= ROUNDED * upper_float(energy):
                 break
         products = _correlations(noise, response, 0, reach)
         values, errors = enclosure(BallMatrix(reach, 1, products))
         rho, error = values[:, 0], float(errors.max())
-        if not error <= _FADED * rho[0]:
+        if not error <= ROUNDED * rho[0]:
             return None
         signs = largest_pattern(scipy.linalg.toeplitz(rho[:longest]), error)
         levels = None

@@ -45,6 +45,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import (
@@ -82,8 +83,6 @@ _FAINT_OF_GAINS = 1e-2
 _MOST_ASKED = 4
 #: Cubes of the entries of matrices asked for, for which the solver takes half a minute.
 _MOST_WORK = 2e9
-#: Differences of the entries of programs that rounding makes.
-_ALIKE = 1e-9
 #: What a bound of a finite horizon has to spare at each sample, relative to its trace.
 _PADDING = 1e-13
 #: Samples for which what is left of a change is followed one by one.
@@ -656,7 +655,7 @@ class Fading(ByContent, Saved):
         times, places = np.divmod(np.maximum(lags, 0), len(self.impulses))
         own = self.factor**times * self.impulses[places]
         before = self.factor ** np.maximum(times - 1, 0) * self.impulses[-1]
-        return np.where(times > 0, np.minimum(own, before), own) * (1 + _ALIKE)
+        return np.where(times > 0, np.minimum(own, before), own) * (1 + ROUNDED)
 
 
 def fading(secret: VaryingSecret) -> Fading:
@@ -741,7 +740,7 @@ def _proven_factor(later: NDArray, form: NDArray) -> float:
         largest = float(scipy.linalg.eigh(later, form, eigvals_only=True)[-1])
     except np.linalg.LinAlgError:
         return 1.0
-    factor = math.sqrt(max(largest, 0.0)) * (1 + _ALIKE) + _ALIKE
+    factor = math.sqrt(max(largest, 0.0)) * (1 + ROUNDED) + ROUNDED
     if not factor < 1:
         return 1.0
     spare = ball_matrix(form) * Ball(factor) ** 2 - ball_matrix(later)
@@ -821,7 +820,7 @@ class Program:
         theirs = other._entries
         if mine.shape != theirs.shape:
             return False
-        return np.allclose(mine, theirs, 0.0, _ALIKE)
+        return np.allclose(mine, theirs, 0.0, ROUNDED)
 
     def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
         """Return E and F with the larger side E V E^T + t F of a demand."""

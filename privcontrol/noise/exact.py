@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
 from ..systems.powers import largest_gain
 from .drawn import (
@@ -46,8 +47,6 @@ from .parts import (
 from .process import SummedNoise
 from .within import MOST_DRAWS, Room
 
-#: Distance of a share of a limit from one below which balls decide, at least.
-_NEARLY = 1e-9
 #: Samples over which the rounding of states is negligible, and what that means for y.
 _LONGEST_RUN = 1e18
 _NEGLIGIBLE = 1e-15
@@ -96,7 +95,7 @@ class ExactNoise(DrawnNoise):
         values = np.array([float(entries[k].ball().mid()) for k in numbers])
         first, fresh = values[:once], values[once:].reshape(-1, max(self.width, 1))
         share = room.share(first, fresh)
-        if abs(share - 1) > max(_NEARLY, room.uncertainty(first, fresh)):
+        if abs(share - 1) > max(ROUNDED, room.uncertainty(first, fresh)):
             return bool(share < 1)
         while True:
             with working_bits(2 * max(entry.count for entry in entries.values())):

@@ -35,6 +35,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 from ..secrets.fleet import (
     Symmetric,
     Units,
@@ -523,7 +524,7 @@ def beyond_symmetry(
     moved = (of_A * entered + of_B) / (1 - around)
     reached = entered + states * moved
     added = seen * moved + whitening * (of_C * reached + of_D)
-    return added * size * (1 + 1e-9)
+    return added * size * (1 + ROUNDED)
 
 
 def _largest_change(secret: SecretInputs) -> float:

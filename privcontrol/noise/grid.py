@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..core.noise import family_of
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import LinearSystem
 from ..systems.powers import largest_gain
 from .parts import NoisePart, PartSum
@@ -52,7 +53,7 @@ def grid_shift(
             left = shaping.inverse().after(steps)
             entries = run * len(resolution)
             bound = largest_gain(left) * math.sqrt(entries)
-            bounds.append(float_above(bound * (1 + 1e-9)))
+            bounds.append(float_above(bound * (1 + ROUNDED)))
     if not bounds:
         raise PrivacyError(
             "resolution: readings on a grid need noise that is drawn again at every "

@@ -33,6 +33,7 @@ from ..numerics.balls import enclosure, working_bits
 from ..numerics.checks import check_memory, positive_integer, positive_number
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
+from ..numerics.thresholds import ROUNDED
 from ..secrets.fleet import symmetric_plant
 from ..secrets.ring import Ring, waves_of
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
@@ -51,8 +52,6 @@ from .parts import Filtered, Stream
 _MOST_DOUBLINGS = 60
 #: Largest part of r(0) that the errors may be.
 _TOLERABLE = 1e-3
-#: Margin for the rounding of norms and of bounds themselves.
-_MARGIN = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +218,7 @@ def _shift_of_one(
             "the waves around the ring are not proven to be stable in doubles: a slow mode "
             "is too close to the unit circle; ask for another order, or a larger gap"
         )
-    square = _largest_square(near.secret, products, error * _MARGIN)
+    square = _largest_square(near.secret, products, error * (1 + ROUNDED))
     return float_above(math.sqrt(square) + _beyond(whitening, near), 4)
 
 
@@ -253,7 +252,7 @@ class _Waves(NamedTuple):
         rounded = of_B @ seen, of_B @ through, of_D @ seen, of_D @ through
         exact = np.zeros_like(A), np.zeros_like(B)
         errors = _joined(*exact, of_A, of_C, *rounded)
-        return cls(matrices, [error * _MARGIN for error in errors])
+        return cls(matrices, [error * (1 + ROUNDED) for error in errors])
 
     def scaled(self, scale: NDArray) -> _Waves:
         """Return the same in states divided by powers of two (K, n)."""
@@ -275,7 +274,7 @@ class _Waves(NamedTuple):
         A, B, C, D = self.matrices
         of_A, of_B, of_C, of_D = (_norm(error) for error in self.errors)
         a, b, c, d = (
-            (_norm(matrix) + _norm(error)) * _MARGIN
+            (_norm(matrix) + _norm(error)) * (1 + ROUNDED)
             for matrix, error in zip(self.matrices, self.errors, strict=True)
         )
         unit = _unit(A)
@@ -305,7 +304,7 @@ class _Waves(NamedTuple):
         )
         errors = of_gramian + np.maximum(errors, later)
         errors = np.where(np.isnan(errors), math.inf, errors)
-        return np.stack(values, axis=1), errors * _MARGIN
+        return np.stack(values, axis=1), errors * (1 + ROUNDED)
 
 
 def _joined(
@@ -347,7 +346,7 @@ class _Energy(NamedTuple):
         least = np.linalg.eigvalsh(Y - _turned(A) @ Y @ A)[:, 0]
         positive = np.linalg.eigvalsh(Y)[:, 0] > _unit(A) * sizes
         shown = positive & (least - wrong > 0.5)
-        return cls(Y, np.where(shown, sizes * _MARGIN, never))
+        return cls(Y, np.where(shown, sizes * (1 + ROUNDED), never))
 
     def of(self, states: NDArray) -> NDArray:
         """Bound x^T Y x (K,) for states (K, n, 1)."""
@@ -358,7 +357,7 @@ class _Energy(NamedTuple):
     @property
     def gain(self) -> NDArray:
         """Bound the gain (K,) from what enters the states to them."""
-        return 2 * np.sqrt(self.most * (1 + 4 * self.most)) * _MARGIN
+        return 2 * np.sqrt(self.most * (1 + 4 * self.most)) * (1 + ROUNDED)
 
 
 def _unit(A: NDArray) -> float:

@@ -25,8 +25,9 @@ from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
-from ..privacy.walls import ROUNDING, Wall, kept_share
+from ..privacy.walls import Wall, kept_share
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import SecretInputs, all_responses
 from ..systems.linear import (
@@ -386,7 +387,7 @@ def _ball_radius(total: PartSum, bound: Bound, horizon: int) -> float:
     for sizes, limits in ((lengths, bound.limits), (steps, bound.changes)):
         for size, limit in zip(sizes.tolist(), limits.tolist(), strict=True):
             if size > 0:
-                radius = min(radius, limit / size / (1 + ROUNDING))
+                radius = min(radius, limit / size / (1 + ROUNDED))
     return radius
 
 
@@ -396,17 +397,17 @@ def deviations(total: PartSum, horizon: Horizon) -> tuple[NDArray, NDArray]:
         now = np.diag(total.covariance(0, 0))
         shared = np.diag(total.covariance(1, 0))
         steps = 2 * np.maximum(now - shared, 0.0)
-        return np.sqrt(now) * (1 + ROUNDING), np.sqrt(steps) * (1 + ROUNDING)
-    stds = np.sqrt(total.variances(horizon).max(axis=0)) * (1 + ROUNDING)
+        return np.sqrt(now) * (1 + ROUNDED), np.sqrt(steps) * (1 + ROUNDED)
+    stds = np.sqrt(total.variances(horizon).max(axis=0)) * (1 + ROUNDED)
     if total.model is not None:
         once, fresh = total._impulses(horizon)
         steps = np.diff(fresh, axis=0, prepend=0.0)
         arrived = np.cumsum(np.sum(steps**2, axis=2), axis=0)
         begun = np.sum(np.diff(once, axis=0, prepend=once[:1]) ** 2, axis=2)
-        return stds, np.sqrt((arrived + begun).max(axis=0)) * (1 + ROUNDING)
+        return stds, np.sqrt((arrived + begun).max(axis=0)) * (1 + ROUNDED)
     every = np.diff(total.responses(horizon), axis=0)
     changes = np.sum(every**2, axis=2).max(axis=0, initial=0.0) + 2 * total.white**2
-    return stds, np.sqrt(changes) * (1 + ROUNDING)
+    return stds, np.sqrt(changes) * (1 + ROUNDED)
 
 
 def _is_stationary(total: PartSum) -> bool:
@@ -474,7 +475,7 @@ def _walls_for(
 
 def leak_of(walls: Sequence[Wall]) -> float:
     """Return the leak of walls together, rounded up."""
-    return min(math.fsum(wall.leak for wall in walls) * (1 + ROUNDING), 1.0)
+    return min(math.fsum(wall.leak for wall in walls) * (1 + ROUNDED), 1.0)
 
 
 def _secrets(secret: Adjacency, plants: Sequence[Plant]) -> list[SecretInputs]:
@@ -488,7 +489,7 @@ def _envelope(sizes: NDArray) -> NDArray:
     A wall's leak is convex and grows with the move, so theirs dominate too.
     """
     ordered = -np.sort(-sizes, axis=0)
-    return ordered.max(axis=1) * (1 + ROUNDING)
+    return ordered.max(axis=1) * (1 + ROUNDED)
 
 
 def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
@@ -501,7 +502,7 @@ def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
     rest = moves[_ALONE:]
     if rest.size and rest[0] > 0:
         count = float(rest.sum() / rest[0])
-        walls.append(Wall(radius, float(rest[0]), count * (1 + ROUNDING), dimension))
+        walls.append(Wall(radius, float(rest[0]), count * (1 + ROUNDED), dimension))
     return [wall for wall in walls if wall.move > 0]
 
 

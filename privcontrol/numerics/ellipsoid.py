@@ -20,6 +20,7 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
+from .thresholds import ROUNDED
 
 #: Speed: points per pass, so a pass stays in cache.
 _CHUNK = 16384
@@ -362,7 +363,7 @@ def _bound_of_spread(values: NDArray, floor: float) -> float:
     """The least sum of s + k / s, s >= floor^2, for values k, rounded down."""
     sizes = np.maximum(np.sqrt(values), floor**2)
     sizes = sizes[sizes > 0]
-    return float(np.sum(sizes + values[-len(sizes) :] / sizes) * (1 - 1e-9))
+    return float(np.sum(sizes + values[-len(sizes) :] / sizes) * (1 - ROUNDED))
 
 
 # -- the search over working points --------------------------------------------------

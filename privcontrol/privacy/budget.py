@@ -454,9 +454,6 @@ _LARGE_DELTA = 0.1
 #: Relative excess over its budget up to which noise that a search proposes is enlarged.
 #: Rounding explains no more.
 LARGEST_EXCESS = 1e-3
-#: Part by which noise that is scaled to its budget is larger, so rounding leaves it none
-#: too small.
-ROUNDED = 1e-9
 #: Passes in which a size must settle. Each takes away what rounding left of the last.
 _PASSES = 100
 

@@ -33,6 +33,7 @@ from ..numerics.checks import (
 from ..numerics.labels import html_table
 from ..numerics.linalg import float_above
 from ..numerics.saved import Saved, decode, encode
+from ..numerics.thresholds import ROUNDED
 from . import sentences
 from .budget import PrivacyBudget, checked_budget, checked_rate
 from .hidden import Data, Hidden, rounded_down
@@ -255,7 +256,7 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     """
     if not 0 < value < math.inf:
         return f"{value:g}"
-    slack = -1e-9 if rounding == ROUND_CEILING else 1e-9
+    slack = -ROUNDED if rounding == ROUND_CEILING else ROUNDED
     exact = Decimal(value * (1 + slack))
     last = Decimal(1).scaleb(exact.adjusted() - 3)
     return f"{float(exact.quantize(last, rounding)):.4g}"

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from ..numerics.linalg import smallest
+from ..numerics.thresholds import ROUNDED
 from .budget import kappa
 
 #: Coordinates whose distribution is found as one, the largest first.
@@ -31,10 +32,8 @@ _LARGEST = 300.0
 _STEPS = 256
 #: The same of coordinates alike, whose delta is compared with a budget.
 _FINE_STEPS = 1024
-#: Levels at which the curves are compared, a margin far above all rounding errors, and
-#: the relative precision of mu.
+#: Levels at which the curves are compared, and the relative precision of mu.
 _LEVELS = 129
-_MARGIN = 1e-9
 _PRECISION = 1e-5
 #: More than the rounding of a root of a sum of squares.
 _ROUNDED = 1e-14
@@ -101,7 +100,7 @@ def joint_delta(one: BoundedLoss, count: int, epsilon: float) -> float:
     losses = step * (np.arange(len(masses)) - len(masses) // 2)
     beyond = losses[losses > epsilon]
     excess = np.exp(epsilon) * np.expm1(beyond - epsilon)  # e^l - e^epsilon
-    return min(float(masses[losses > epsilon] @ excess) * (1 + _MARGIN), 1.0)
+    return min(float(masses[losses > epsilon] @ excess) * (1 + ROUNDED), 1.0)
 
 
 def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]:
@@ -163,7 +162,7 @@ def _curve(group: Sequence[Counted]) -> tuple[NDArray, NDArray]:
     deltas = np.append(np.cumsum((rises * beyond)[::-1])[::-1], 0.0)
     stride = max(1, half // (_LEVELS - 1))
     chosen = np.unique([*range(0, half, stride), half])
-    return levels[chosen], deltas[chosen] * (1 + _MARGIN)
+    return levels[chosen], deltas[chosen] * (1 + ROUNDED)
 
 
 def _on_grid(one: BoundedLoss, step: float) -> NDArray:
@@ -195,8 +194,8 @@ def _is_below_gaussian(levels: NDArray, deltas: NDArray, mu: float) -> bool:
     tails = -levels / mu - mu / 2
     steeper = np.exp(levels[:-1] + log_ndtr(tails[:-1]))
     flatter = np.exp(levels[:-1] + log_ndtr(tails[1:]))
-    sag = np.expm1(np.diff(levels)) / 4 * np.abs(steeper - flatter) * (1 + _MARGIN)
-    lower = allowed * (1 - _MARGIN)
+    sag = np.expm1(np.diff(levels)) / 4 * np.abs(steeper - flatter) * (1 + ROUNDED)
+    lower = allowed * (1 - ROUNDED)
     left = deltas[:-1] + sag <= lower[:-1]
     right = deltas[1:] + sag <= lower[1:]
     return bool(left.all() and right.all())

@@ -31,6 +31,7 @@ from ..numerics.checks import instance_of, positive_integer, positive_number, re
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above, smallest
 from ..numerics.saved import Saved, encode
+from ..numerics.thresholds import ROUNDED
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
 from .joint import alone_gdp, joint_gdp
 from .radial import (
@@ -633,7 +634,7 @@ class Product(Saved):
         if distribution is None:
             return least
         sharper = max(float(distribution.get_delta_for_epsilon(epsilon)), 0.0)
-        return min(least, self.failing(sharper * (1 + 1e-9) + errors))
+        return min(least, self.failing(sharper * (1 + ROUNDED) + errors))
 
 
 def _sum_up(parts: list[float], order: float = 1.0) -> float:

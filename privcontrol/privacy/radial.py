@@ -26,6 +26,7 @@ from scipy.special import betainc, betaln, gammainc, gammaln, ive, kve
 
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.linalg import EPS, smallest
+from ..numerics.thresholds import ROUNDED
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA
 
 #: Nodes of a quadrature over an angle, and of one over the sum of the distances.
@@ -33,8 +34,6 @@ _NODES = 128
 _INNER_NODES = 64
 #: Speed: levels whose quadratures are held at once.
 _TOGETHER = 64
-#: More than quadratures and special functions err, relative to a delta.
-_MARGIN = 1e-9
 #: Sizes and dimensions between which the quadratures are that precise. Elsewhere one
 #: Laplace number bounds the loss.
 _SMALLEST_SIZE = 1e-6
@@ -109,7 +108,7 @@ def ball_delta(levels: ArrayLike, size: float, dimension: int) -> NDArray:
         sines = np.sin(angles)
         return wide * sines ** (dimension - 2) + narrow * sines**dimension
 
-    return np.minimum(_expected_excess(levels, size, density) * (1 + _MARGIN), 1.0)
+    return np.minimum(_expected_excess(levels, size, density) * (1 + ROUNDED), 1.0)
 
 
 def _expected_excess(
@@ -171,7 +170,7 @@ def ball_mean_loss(size: float, dimension: int) -> float:
     density *= np.exp(-size * np.sin(angles / 2) ** 2)
     losses = size * np.cos(angles)
     integral = end * float(weights @ (density * losses * -np.expm1(-losses)))
-    return integral * (1 + _MARGIN)
+    return integral * (1 + ROUNDED)
 
 
 # -- the law within a radius ------------------------------------------------------------
@@ -195,7 +194,7 @@ def leak(size: float, dimension: int, bound: float) -> float:
             left = 2 * inside - math.exp(-(size - bound)) * -math.expm1(
                 size - 2 * bound
             )
-        return min(left / (2 * inside) * (1 + _MARGIN), 1.0)
+        return min(left / (2 * inside) * (1 + ROUNDED), 1.0)
     nodes, weights = _rule(_NODES)
     start = abs(bound - size)
     span = bound - start
@@ -208,7 +207,7 @@ def leak(size: float, dimension: int, bound: float) -> float:
     inside = float(gammainc(dimension, bound))
     if size > bound:
         outside += float(gammainc(dimension, start))
-    return min(outside / inside * (1 + _MARGIN), 1.0)
+    return min(outside / inside * (1 + ROUNDED), 1.0)
 
 
 def _below(cosines: NDArray, dimension: int) -> NDArray:
@@ -230,7 +229,7 @@ def truncated_delta(
         tail = -math.expm1(size - bound)  # of the shared values beyond the centre
         masses = tail * -np.expm1(-gaps) + missing**2
         shared = tail - math.expm1(-bound)
-        return np.minimum(masses / shared * (1 + _MARGIN), 1.0)
+        return np.minimum(masses / shared * (1 + ROUNDED), 1.0)
 
     def density(angles: NDArray) -> NDArray:
         wide, narrow = _cut_moments(size, bound, np.cos(angles))
@@ -238,7 +237,7 @@ def truncated_delta(
 
     masses = _expected_excess(levels, size, density)
     shared = float(gammainc(2, bound)) * (1 - leak(size, 2, bound))
-    return np.minimum(masses / shared * (1 + _MARGIN), 1.0)
+    return np.minimum(masses / shared * (1 + ROUNDED), 1.0)
 
 
 def _cut_moments(size: float, bound: float, shares: NDArray) -> tuple[NDArray, NDArray]:

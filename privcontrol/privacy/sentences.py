@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..numerics.thresholds import ROUNDED
+
 #: Length of a line of a guarantee's text, and of its label.
 LINE = 120
 MARGIN = len("Not hidden: ")
-#: Part of a percentage that round-off may take it beyond a short number.
-_SLACK = 1e-9
 #: Share above which percentages have another digit.
 _NEARLY_ALL = 0.99
 
@@ -33,7 +33,7 @@ def percent(share: float) -> str:
 
 def in_percent(share: float, parts: int = 10) -> float:
     """Return a share in percent, rounded up to so many parts of one."""
-    return math.ceil(100 * parts * share * (1 - _SLACK)) / parts
+    return math.ceil(100 * parts * share * (1 - ROUNDED)) / parts
 
 
 def listed(parts: Sequence[object]) -> str:

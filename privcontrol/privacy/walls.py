@@ -23,9 +23,8 @@ from scipy.special import chdtr, gammaln, ndtr
 
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 
-#: What rounding may take from a leak, and from sizes of noise within a bound, relatively.
-ROUNDING = 1e-9
 #: Moves below which a leak is bounded by its density at the wall.
 _TINY = 1e-5
 #: Points of the quadrature over the other dimensions of a ball.
@@ -66,7 +65,7 @@ class Wall(Saved):
             one = ball_leak(self.radius, self.move, self.dimension)
         else:
             one = slab_leak(self.radius, self.move)
-        return min(one * self.count * (1 + ROUNDING), 1.0)
+        return min(one * self.count * (1 + ROUNDED), 1.0)
 
     def scaled(self, factor: float) -> Wall:
         """Return the walls for moves ``factor`` times as large."""
@@ -87,7 +86,7 @@ def slab_leak(radius: float, move: float) -> float:
         lost = move * density
     else:
         lost = float(ndtr(move - radius) - ndtr(-radius))
-    return min(lost / kept * (1 + ROUNDING), 1.0)
+    return min(lost / kept * (1 + ROUNDED), 1.0)
 
 
 @lru_cache(maxsize=4096)
@@ -120,9 +119,9 @@ def ball_leak(radius: float, move: float, dimension: int) -> float:
     )
     lost = ndtr(np.minimum(walls, move - walls)) - ndtr(-walls)
     together = np.exp(log_density) * lost * walls * weights
-    return min(float(together.sum()) / kept * (1 + 10 * ROUNDING), 1.0)
+    return min(float(together.sum()) / kept * (1 + 10 * ROUNDED), 1.0)
 
 
 def kept_share(wall_radius: float, dimension: int = 1) -> float:
     """Return the probability that noise is within one wall, rounded down."""
-    return float(chdtr(dimension, wall_radius**2)) * (1 - ROUNDING)
+    return float(chdtr(dimension, wall_radius**2)) * (1 - ROUNDED)

@@ -21,6 +21,7 @@ from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.progress import piece
+from ..numerics.thresholds import ROUNDED
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -398,7 +399,7 @@ def _orders_of_inverse(
         return None
     first = ratio @ inverse
     series = np.abs(np.linalg.inv(np.eye(len(ratio)) - ratio))
-    higher = ratio @ ratio @ series @ inverse * (1 + 1e-9)
+    higher = ratio @ ratio @ series @ inverse * (1 + ROUNDED)
     return first, higher
 
 
@@ -432,4 +433,4 @@ def _higher_orders(
             out[t] = rest[n:] + rounding * linear[n:] + moved @ later
             forced[t] = first @ later + higher @ (value + later)
     bounds = np.where(np.isfinite(out), out, np.inf)
-    return bounds * (1 + 1e-9)
+    return bounds * (1 + ROUNDED)

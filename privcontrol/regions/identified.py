@@ -44,6 +44,7 @@ from ..numerics.checks import (
 )
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
+from ..numerics.thresholds import ROUNDED
 from ..privacy.hidden import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
@@ -56,10 +57,8 @@ _CLOCKED = 10
 #: Names of columns that hold the times of their rows, in small letters.
 _TIMES = ("time", "timestamp", "datetime")
 
-#: Residuals below this share of the data are taken for rounding.
-_ROUNDING = 1e-9
 #: Relative inflation of what is computed in double precision. The rounding of the data is
-#: smaller beside noise that is above `_ROUNDING`.
+#: smaller beside noise that is above `ROUNDED`.
 _SLACK = 1e-6
 #: Share of the error probability with which the bound of the noise's energy may fail.
 _ENERGY_SHARE = 0.01
@@ -807,7 +806,7 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     estimate = scipy.linalg.solve_triangular(triangle, Q.T @ targets)
     residue = float(np.sum((targets - regressors @ estimate) ** 2))
     parts = np.abs(regressors) @ np.abs(estimate) + np.abs(targets)
-    if not residue > _ROUNDING**2 * float(np.sum(parts**2)):
+    if not residue > ROUNDED**2 * float(np.sum(parts**2)):
         raise ValueError(
             "data: they follow the model to the last digits, so there is no noise to "
             "judge an error by; pass a PlantBox of what you know"

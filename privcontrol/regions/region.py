@@ -37,6 +37,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..numerics.objects import ByContent, CheckedFields
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
 from ..privacy.horizon import Horizon, horizon_of
 from ..secrets.disturbance import disturbances
@@ -45,9 +46,6 @@ from ..systems.linear import LinearSystem, Plant
 from .halving import MOST_ENTRIES, largest_shift, signs
 from .near import shift_nearby
 
-#: Distance of a plant to the polytope, relative to the size of the matrices, up to which
-#: it counts as inside.
-_INSIDE = 1e-9
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
 #: Corners, drawn at random, that stand for all where there are too many, and for the
@@ -398,7 +396,7 @@ class PlantPolytope(ByContent, PlantRegion):
         weights, _ = scipy.optimize.nnls(stacked, wanted)
         errors = stacked @ weights - wanted
         distance = np.abs(errors).max()
-        return bool(distance <= _INSIDE)
+        return bool(distance <= ROUNDED)
 
     def at(self, weights: ArrayLike) -> ct.StateSpace:
         """Return the plant of given weights.
@@ -425,7 +423,7 @@ class PlantPolytope(ByContent, PlantRegion):
         0.85
         """
         shares = real_array(weights, "weights", shape=(len(self.vertices),))
-        if (shares < 0).any() or abs(shares.sum() - 1) > 1e-9:
+        if (shares < 0).any() or abs(shares.sum() - 1) > ROUNDED:
             raise ValueError(
                 "weights: expected numbers >= 0 whose sum is 1, got a sum of "
                 f"{shares.sum():.6g} and a least one of {shares.min():.3g}"

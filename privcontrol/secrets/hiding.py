@@ -37,6 +37,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
 from ..systems.powers import (
     distinguishes_all,
@@ -57,11 +58,9 @@ _FEW_ROWS = 8
 _MOST_BITS = 1 << 12
 #: Moves of which all are evaluated in balls.
 _FEW_MOVES = 256
-#: Share by which a square must be below the largest one to be left at a bound in doubles,
-#: and how sharp that bound must be, both relative to the largest one.
+#: Share by which a square must be below the largest one to be left at a bound in doubles.
 _NEAR = 1e-6
-_SHARP_SQUARE = 1e-9
-#: The same for those near the largest one, where they are most of all.
+#: How sharp the bounds of those near the largest one must be, where they are most of all.
 _SHARPEST_SQUARE = 1e-12
 #: What a move does not know of its small entries, relative to its largest one.
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
@@ -446,7 +445,7 @@ def _below_largest(
     is_near = upper >= largest * (1 - _NEAR)
     if 2 * np.count_nonzero(is_near) > len(upper):  # as of an integrator, which stays
         is_near = width > _SHARPEST_SQUARE * largest
-    near = np.flatnonzero(is_near | (width > _SHARP_SQUARE * largest))
+    near = np.flatnonzero(is_near | (width > ROUNDED * largest))
     if 2 * len(near) > len(upper):
         return None
     return np.maximum(upper, 0.0), near
@@ -486,7 +485,7 @@ def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
 
 
 def certified(
-    evaluate: Callable[[], Iterable[Ball]], bits: int = FIRST_BITS, tol: float = 1e-9
+    evaluate: Callable[[], Iterable[Ball]], bits: int = FIRST_BITS, tol: float = ROUNDED
 ) -> NDArray:
     """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import LinearSystem
 from .secret import SecretInputs
 
@@ -145,4 +146,4 @@ def _waves(blocks: NDArray) -> tuple[NDArray, float]:
     away = np.array([blocks[k] - around[units - k].swapaxes(0, 1) for k in units])
     sizes = np.linalg.norm(around, axis=(1, 2)).sum()
     wrong = np.linalg.norm(away) + (N + _OF_COSINE) * EPS * sizes
-    return waves, float(wrong * (1 + 1e-9))
+    return waves, float(wrong * (1 + ROUNDED))

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.manifold import (
     MOST_SECONDS,
-    ROUNDED,
     AffineManifold,
     Component,
     FiniteMoves,
@@ -49,6 +48,7 @@ from ..numerics.balls import (
 from ..numerics.checks import real_array, sample_count
 from ..numerics.linalg import EPS
 from ..numerics.objects import array_identity
+from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import Run
 from ..systems.linear import Plant, orbit, response_from_rest, stacks_of, to_states
 from ..systems.powers import exact_response
@@ -155,7 +155,7 @@ class TrajectoryManifold(PlantManifold):
         initial = moves[: self.plant.order]
         size = np.abs(self.kernel) @ np.abs(initial)
         defect = np.abs(moves - self.kernel @ initial)
-        bad = np.flatnonzero((defect > 1e-9 * size + EPS).any(axis=0))
+        bad = np.flatnonzero((defect > ROUNDED * size + EPS).any(axis=0))
         if len(bad):
             raise ValueError(
                 f"directions: column {bad[0]} is no difference of two trajectories of "
@@ -368,10 +368,6 @@ def output_query(
     return OutputQuery(trajectory_manifold(sys, horizon, period=period))
 
 
-#: Relative error of an entry that is rounded once, scaled and multiplied.
-_ROUNDED = 2.0**-49
-
-
 def trajectory_circuit_moves(
     A: NDArray,
     horizon: int,
@@ -413,7 +409,7 @@ def trajectory_circuit_moves(
         )
     if is_shared:
         columns = _shared_moves(exact, horizon, radii[0])
-        return FiniteMoves(columns, errors=np.abs(columns) * _ROUNDED)
+        return FiniteMoves(columns, errors=8 * EPS * np.abs(columns))
     stack = exact_response(exact, exact**0, exact**0, horizon)
     return _moves_on(stack, radii, charts)
 
@@ -449,7 +445,7 @@ def _moves_on(
         columns = rounded(moves, size)[0][:n]
     else:
         columns = rounded(chart_moves(stack, radii.ravel(), charts), n)[0]
-    return FiniteMoves(columns, errors=np.abs(columns) * ROUNDED)
+    return FiniteMoves(columns, errors=EPS * np.abs(columns))
 
 
 def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
@@ -478,7 +474,7 @@ def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
         shifts = np.arange(horizon)[:, None]
         seen = (np.array(last) + shifts < horizon) & (smallest < np.inf)
         first = states[horizon - 1 :: -1].swapaxes(0, 1)[:, seen]
-        moves = first * ((1 + _ROUNDED / 4) / smallest[seen])
+        moves = first * ((1 + 2 * EPS) / smallest[seen])
         refuse_range(moves[first != 0])
     return moves
 

@@ -37,6 +37,7 @@ from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import one_of, positive_number, real_array
 from ..numerics.labels import time_axis
 from ..numerics.progress import progress_bar
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, kappa_inverse
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, decimal, scaled
@@ -79,8 +80,6 @@ _OTHER_LAWS = (*RADIAL_LAWS, "auto")
 _FAR = 3.0
 #: The designs of loops that never stop.
 ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
-#: A loop may exceed its limits by this part, which is rounding.
-_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ class Tradeoff:
             tried += [_of_shape(known, epsilon) for known in parts if _is_shaped(known)]
             ranked = []
             for loop in tried:
-                exceeds = self._room(loop, limits) < 1 - _ROUNDED
+                exceeds = self._room(loop, limits) < 1 - ROUNDED
                 ranked.append((exceeds, self.expected.cost(loop).total, loop))
             return PrivateLoop(min(ranked, key=lambda one: one[:2])[2])
         wanted = positive_number(epsilon, "epsilon")

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import positive_number, real_array
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ROUNDED
 from .linear import LinearSystem, beside
 
-#: Share of a sample below which a delay counts as a whole number of samples.
-_WHOLE = 1e-9
+#: Samples of the longest delay.
 _MOST_SAMPLES = 10_000
 
 #: Names of what leaves the plant through the gate.
@@ -222,7 +222,7 @@ def _samples(delay: float, name: str, period: float) -> tuple[int, float]:
         raise ValueError(
             f"delays: expected at most {_MOST_SAMPLES} samples for {name}, got {samples:g}"
         )
-    if abs(samples - round(samples)) <= _WHOLE * max(samples, 1.0):
+    if abs(samples - round(samples)) <= ROUNDED * max(samples, 1.0):
         return round(samples), 0.0
     whole = math.floor(samples)
     return whole, samples - whole
