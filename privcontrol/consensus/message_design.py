@@ -32,7 +32,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.guarantee import shown
 from ..privacy.law import BallLaw
@@ -62,9 +62,6 @@ COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
 
 #: Whose loss is to be least: the worst node's, or that of all nodes together.
 OBJECTIVES = ("worst", "total")
-
-#: Relative accuracy of the noise of agents that share noise.
-_TOLERANCE = 1e-12
 
 #: Share of independent noise that agents draw alone from which on a user is warned.
 _OF_NO_USE = 0.99
@@ -423,7 +420,7 @@ def _least_share(
             lambda share: excess(with_share(share), coalitions),
             _LEAST_OWN,
             -_LEAST_OWN,
-            xtol=_TOLERANCE,
+            xtol=FINE,
         )
         return with_share(share)
 
@@ -443,7 +440,7 @@ def _least_share(
             exposure = exposure_to_any(found, coalition)
             most_exposed = np.argsort(over_allowed(exposure))[-2:]
             worst = {exposure.coalition(node) for node in most_exposed.tolist()}
-    step = _TOLERANCE
+    step = FINE
     while excess(found) > 0:
         found = replace(found, scales=found.scales * (1 + step))
         step *= 4

@@ -23,6 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
 from ..numerics.checks import instance_of, one_of, quoted, real_array
+from ..numerics.thresholds import FINE
 
 if TYPE_CHECKING:
     import networkx
@@ -44,9 +45,6 @@ _RESTARTS = 100
 _LARGEST_COUNT = 4e5
 #: Cut nodes are looked for up to this sum of nodes and links, some seconds.
 _LARGEST_SEARCH = 1e6
-
-#: Row sums and symmetry are judged to the rounding of sums of decimal weights.
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -368,7 +366,7 @@ def read_network(
         matrix.data[:] = 1.0 / (1.0 + largest)
     diagonal = 1.0 - matrix.sum(axis=1)
     # ten weights of 0.1 leave an agent nothing of its own
-    diagonal[np.abs(diagonal) < _ROUNDING] = 0.0
+    diagonal[np.abs(diagonal) < FINE] = 0.0
     iteration = (matrix + sparse.diags_array(diagonal, format="csr")).tocsr()
     iteration.eliminate_zeros()
     _check_convergence(iteration, diagonal)
@@ -446,7 +444,7 @@ def _undirected_and_connected(matrix: sparse.csr_array) -> sparse.csr_array:
         raise ValueError(f"graph: expected at least two nodes, got {n}")
     difference = abs(matrix - matrix.T)
     if difference.nnz:
-        if difference.max() > _ROUNDING * matrix.max():
+        if difference.max() > FINE * matrix.max():
             raise ValueError(
                 "graph: expected symmetric weights w_ij = w_ji, got a directed network, "
                 "which does not preserve the average; pass (W + W.T) / 2"
@@ -479,7 +477,7 @@ def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
         double = sparse.block_array([[None, iteration], [iteration, None]])
         if connected_components(double, directed=False, return_labels=False) == 2:
             smallest = -1.0
-    if smallest <= -1 + _ROUNDING:
+    if smallest <= -1 + FINE:
         raise ValueError(
             "graph: averaging does not converge on these weights: I - L has the "
             f"eigenvalue {smallest:.6g} (expected above -1, which row sums below 1 "

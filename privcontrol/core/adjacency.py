@@ -32,6 +32,7 @@ from ..numerics.checks import (
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import array_identity
+from ..numerics.thresholds import CERTAIN
 from ..privacy.hidden import Hidden, no_adjacency, rounded_down
 from .manifold import (
     AffineManifold,
@@ -46,9 +47,6 @@ _MOST_NAMED = 5
 
 #: Candidates for the corners of a box on a manifold that are gone through.
 _MOST_CORNERS = 200_000
-
-#: Largest relative error with which a ball is placed on a manifold.
-_LARGEST_BALL_ERROR = 1e-6
 
 #: A radius as adjacencies hold it.
 Radius = float | tuple[float, ...] | Mapping[str, float]
@@ -416,7 +414,7 @@ class BallAdjacency(Adjacency):
         directions = triangle / lengths
         condition = np.linalg.cond(directions)
         error = 8 * EPS * dimension * condition
-        if error > _LARGEST_BALL_ERROR:
+        if error > CERTAIN:
             raise UncertifiableError(
                 "the manifold's directions are too nearly parallel for double precision "
                 "to place a ball on it; rescale the data, or hide explicit directions "

@@ -19,6 +19,7 @@ from ..numerics.checks import instance_of, positive_number, real_array
 from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..numerics.linalg import EPS, column_norms, float_above, smallest
 from ..numerics.objects import array_identity
+from ..numerics.thresholds import ALIKE
 from ..privacy.budget import PrivacyBudget
 from ..privacy.law import BallLaw, BlockLaw
 from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss
@@ -32,8 +33,6 @@ from ..privacy.release import (
 from .manifold import Moves
 from .noise import Noise
 
-#: Relative precision of the size that several releases may have.
-_PRECISION = 1e-6
 #: Relative step by which radial noise grows that misses its budget by rounding.
 RADIAL_STEP = 1e-7
 #: The least share of draws that a radius may leave.
@@ -185,7 +184,7 @@ class BallNoise(Noise):
             loss = self.loss_of_size(1 / scale)
             return loss.released(releases).satisfies(budget)
 
-        scale = smallest(meets, 0.0, self.rate, tolerance=_PRECISION, limit=1e300)
+        scale = smallest(meets, 0.0, self.rate, tolerance=ALIKE, limit=1e300)
         return math.nextafter(1 / scale, 0.0)
 
     @staticmethod

@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.progress import search_round
+from ..numerics.thresholds import CERTAIN, THINNEST
 
 if TYPE_CHECKING:
     from cvxpy import Expression, Problem
     from cvxpy.constraints.constraint import Constraint
 
-#: Relative amount by which a returned covariance may miss a constraint.
-_TOLERANCE = 1e-6
-#: Relative variance added to all entries, so the factor is not singular.
-_PADDING = 1e-9
 #: Solutions, each with the moves that the last one left bare.
 _ROUNDS = 50
 
@@ -65,7 +62,7 @@ def cheapest_factor(
             single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
         with search_round(number):
             _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
-        covariance = X.value + _PADDING * np.abs(np.diag(X.value)).max() * np.eye(size)
+        covariance = X.value + THINNEST * np.abs(np.diag(X.value)).max() * np.eye(size)
         lower = np.linalg.cholesky((covariance + covariance.T) / 2)
         sizes = np.linalg.norm(np.linalg.solve(lower, points), axis=0)
         sizes[chosen] = 0.0
@@ -82,7 +79,7 @@ def cheapest_factor(
         X.save_value(covariance / scale)
         for constraint, size in zip(own, sizes, strict=True):
             missed = float(np.max(constraint.violation()))
-            if not missed <= _TOLERANCE * max(size, _largest(constraint)):
+            if not missed <= CERTAIN * max(size, _largest(constraint)):
                 raise UncertifiableError(
                     f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
                     "data, or relax the constraints"

@@ -47,22 +47,17 @@ from ..numerics.checks import one_of, positive_integer, quoted, real_array, sequ
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance, round_up
 from ..numerics.objects import Frozen, array_identity
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, SHARP, THINNEST
 
 # -- moves -----------------------------------------------------------------------------
 
 #: Speed: entries of one block of images, 32 MB.
 _BLOCK = 1 << 22
 
-#: Relative error of a response or shift above which ball arithmetic is asked for a smaller
-#: one, since the error is paid for in noise.
-SHARP = 1e-10
-
 #: Attaining moves that a loss names.
 MOST_ATTAINING = 64
-#: Ellipsoids that the 1-norm of a ball's image is bounded with, and their thinnest rows.
+#: Ellipsoids that the 1-norm of a ball's image is bounded with.
 _ELLIPSOIDS = 6
-_THINNEST = 1e-9
 
 
 def attaining(sizes: NDArray) -> tuple[int, ...]:
@@ -305,7 +300,7 @@ class EllipsoidMoves(Moves):
             on_ellipsoid = image = image[rows > 0]
             for _ in range(_ELLIPSOIDS if len(image) > 1 else 0):
                 sizes = np.linalg.norm(on_ellipsoid, axis=1)
-                roots = np.sqrt(np.maximum(sizes, _THINNEST * sizes.max()))[:, None]
+                roots = np.sqrt(np.maximum(sizes, THINNEST * sizes.max()))[:, None]
                 bound = np.linalg.norm(roots) * np.linalg.norm(image / roots, 2)
                 size = min(size, bound)
                 _, values, axes = np.linalg.svd(

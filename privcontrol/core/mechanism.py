@@ -38,6 +38,7 @@ from ..numerics.errors import (
     answer,
 )
 from ..numerics.linalg import EPS, column_norms, float_above
+from ..numerics.thresholds import CERTAIN, SHARP, UNSEEN
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss, composed
 from ..privacy.release import (
@@ -50,7 +51,7 @@ from ..privacy.release import (
 )
 from .adjacency import Adjacency, checked_adjacency, listed
 from .ball_noise import BallNoise
-from .manifold import SHARP, Moves, spanned
+from .manifold import Moves, spanned
 from .noise import LaplaceNoise, Noise, shifts_within, times, whiten
 from .query import LinearQuery, checked_query
 
@@ -61,18 +62,10 @@ _PADDING = {1: 2.0**-20, 2: 2.0**-26}
 #: Largest share of a shift that the padding may carry. Rounding explains no more.
 _MOST_PADDED = 1e-3
 
-#: Relative error of a shift beyond which nothing is certified, and the shift (in units
-#: of the noise) that needs no digits.
-_CERTAIN = 1e-6
-_NEGLIGIBLE = 1e-6
-
 #: Corrections of a solution in balls at most, and the relative size of the last one.
 #: Each gains the digits that doubles leave.
 _MOST_CORRECTIONS = 20
 _LAST_CORRECTION = 1e-30
-
-#: A response this far (relative) off the column space is named as published exactly.
-_NAMED = 1e-10
 
 #: What every release of this package's mechanisms takes for granted.
 FRESH = "every release draws new noise"
@@ -345,7 +338,8 @@ class Mechanism:
             bare = solution.rest > solution.bounds
             self._refuse_bare(moves, bare[self.noise.factor == 0].any(axis=0))
         error = column_norms(bounds).max()
-        if certified and error > _CERTAIN * max(size, _NEGLIGIBLE):
+        # a shift below CERTAIN, in units of the noise, needs no digits
+        if certified and error > CERTAIN * max(size, CERTAIN):
             raise UncertifiableError(
                 "double precision cannot certify this noise by its covariance: the "
                 f"shifts are known to {error:.1e} of {size:.1e}; rescale the data. The "
@@ -408,7 +402,7 @@ class Mechanism:
         shifts = solution.shifts
         norm = self.noise.shift_norm
         padded = self._padded_sizes(solution.rest + solution.bounds)
-        allowed = _MOST_PADDED * np.maximum(column_norms(shifts, norm), _NEGLIGIBLE)
+        allowed = _MOST_PADDED * np.maximum(column_norms(shifts, norm), CERTAIN)
         if (padded > allowed).any():
             rest = np.maximum(solution.rest - solution.bounds, 0.0)
             self._refuse_bare(moves, self._padded_sizes(rest) > allowed)
@@ -480,7 +474,7 @@ class Mechanism:
         factor = self.noise.factor
         left = response - times(factor, shifts)
         covered = times(np.abs(factor), np.abs(shifts)) + np.abs(response)
-        explained = _NAMED * covered + 2 * column_norms(self.query.rounding)
+        explained = UNSEEN * covered + 2 * column_norms(self.query.rounding)
         told = (np.abs(left) > explained).any(axis=1)
         if not told.any():
             return ()

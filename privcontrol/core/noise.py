@@ -34,8 +34,9 @@ from ..numerics.ellipsoid import (
     gaussian_shape,
     weight_triangle,
 )
-from ..numerics.linalg import ALIKE, EPS, column_norms, rank_tolerance
+from ..numerics.linalg import EPS, column_norms, rank_tolerance
 from ..numerics.objects import Frozen, array_identity
+from ..numerics.thresholds import ALIKE, LEAST_PRICE
 from ..privacy.budget import PrivacyBudget, laplace_scale
 from ..privacy.law import GaussianLaw, LaplaceLaw, Law
 from ..privacy.loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
@@ -45,9 +46,6 @@ from .manifold import Moves
 _TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 #: Points that one step of a search looks at.
 _NEAR = 400
-#: Relative size below which the search prices a direction that the weight leaves free,
-#: so an optimum exists.
-_FREE_DIRECTION = 1e-6
 
 
 # -- shapes for the designs ----------------------------------------------------------
@@ -72,7 +70,7 @@ def laplace_shape(
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
     """Price every direction in a weight's factor, and say whether one was free."""
     singular = scipy.linalg.svdvals(triangle)
-    least = _FREE_DIRECTION * singular[0]
+    least = LEAST_PRICE * singular[0]
     if singular[-1] >= least:
         return triangle, False
     size = len(triangle)

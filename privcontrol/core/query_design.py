@@ -27,8 +27,8 @@ from ..numerics.balls import rational_matrix
 from ..numerics.checks import one_of, positive_integer, positive_number, real_array
 from ..numerics.ellipsoid import gaussian_shape, weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import ALIKE, column_norms, float_above, rank_tolerance, smallest
-from ..numerics.thresholds import ROUNDED
+from ..numerics.linalg import column_norms, float_above, rank_tolerance, smallest
+from ..numerics.thresholds import ALIKE, ROUNDED
 from ..privacy.budget import (
     LARGEST_EXCESS,
     PrivacyBudget,

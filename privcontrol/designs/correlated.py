@@ -26,7 +26,7 @@ from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import LEAST_PRICE, ROUNDED, UNSEEN
 from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
@@ -57,9 +57,7 @@ _MANY = 128
 _MANY_MOVES = 1000
 #: Share of its gap at which a search ends, so rounding leaves it below that.
 _TRIED = 0.9
-#: Least relative price of a direction, and rounding of responses, in many dimensions.
-_LEAST_PRICE = 1e-6
-_ROUNDED = 1e-10
+#: Relative rounding of responses, in many dimensions.
 _MARGIN = 1e-8
 #: The triangular root, and the certified sizes of shifts.
 Fitted = tuple[NDArray, NDArray]
@@ -217,7 +215,7 @@ def _cheapest_in_windows(
     price = problem.weight_root(span)
     values, axes = np.linalg.eigh(price.T @ price)
     roots = np.sqrt(np.maximum(values, 0.0))
-    raised = np.maximum(roots, _LEAST_PRICE * roots.max())
+    raised = np.maximum(roots, LEAST_PRICE * roots.max())
     into = (axes * raised).T @ span.T
 
     def seen(columns: NDArray) -> NDArray:
@@ -264,7 +262,7 @@ def _nearly_cheapest(
         return None
     triangle = weight_triangle(problem.weight_root(span))
     prices = np.abs(np.diag(triangle))
-    if prices.min() < _LEAST_PRICE * prices.max():
+    if prices.min() < LEAST_PRICE * prices.max():
         return None
     coordinates = triangle.T @ (span.T @ points)
     period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
@@ -302,7 +300,7 @@ def _span(columns: NDArray) -> NDArray:
     first = columns[:, : len(columns)]
     span, _ = _pivoted(first)
     outside = columns - span @ (span.T @ columns)
-    if np.abs(outside).max() > _ROUNDED * np.abs(columns).max():
+    if np.abs(outside).max() > UNSEEN * np.abs(columns).max():
         span, _ = _pivoted(columns)
     return span
 

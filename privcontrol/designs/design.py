@@ -24,9 +24,9 @@ from ..noise.within import Bound
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
-from ..numerics.linalg import ALIKE, one_thread
+from ..numerics.linalg import one_thread
 from ..numerics.progress import timed_bar
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ALIKE, ROUNDED
 from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances, is_plain

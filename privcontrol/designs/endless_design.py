@@ -36,10 +36,10 @@ from ..noise._patterns import MOST_EXACT, MOST_RELAXED, largest_signs
 from ..noise.parts import Filtered, NoisePart, White
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import ALIKE, EPS, float_above, round_up
+from ..numerics.linalg import EPS, float_above, round_up
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ALIKE, FINE, LEAST_PRICE, ROUNDED
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import causal_map, is_plain
 from ..secrets.secret import SecretInputs, as_secret
@@ -73,7 +73,6 @@ _OF_A_BOUND = 24
 #: small compared with the largest.
 _MOST_MOVES = 8000
 _LEAST_SHARE = 1e-3
-_LIGHTEST = 1e-6
 #: Largest shift of noise next to a floor that almost suffices, over the allowed one.
 _MOST_LEFT = 1e3
 #: Orders from one up to below this are tried for changes at a distance.
@@ -120,10 +119,6 @@ _LARGEST_GRID = 2**16
 #: Points for each oscillation of a shape's spectrum, and how many they may make.
 _POINTS_OF_A_WAVE = 8
 _MOST_FOR_SHAPES = 2**13
-#: Relative root of a price below which noise is not made cheaper still.
-_SMALLEST_PRICE = 1e-6
-#: Relative residual at which Wilson's iteration ends.
-_FACTORED = 1e-12
 #: Largest size of a Hankel matrix; what comes later is cut off.
 _LARGEST_HANKEL = 1200
 #: Size of a Hankel matrix up to which all of its singular values are computed.
@@ -301,7 +296,7 @@ def _bound_of_run(
         is_heavy = relative >= _LEAST_SHARE
         relative = relative[is_heavy]
         changes = changes[:, :, is_heavy]
-    shares = np.maximum(relative, _LIGHTEST)
+    shares = np.maximum(relative, LEAST_PRICE)
     shares /= shares.sum()
     priced = price.after(secret.system)
     weighted = changes * np.sqrt(shares)
@@ -1012,7 +1007,7 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
     """Return W^1/2, the same with small eigenvalues raised, and the inverse of that."""
     values, vectors = np.linalg.eigh(weight)
     roots = np.sqrt(np.maximum(values, 0.0))
-    raised = np.maximum(roots, _SMALLEST_PRICE * roots.max())
+    raised = np.maximum(roots, LEAST_PRICE * roots.max())
     rows = _adjoint(vectors)
     every = (roots, raised, 1 / raised)
     return [_scaled(vectors, sizes) @ rows for sizes in every]
@@ -1046,7 +1041,7 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
         left = np.linalg.solve(factor, spectrum)
         ratio = _adjoint(np.linalg.solve(factor, _adjoint(left)))
         residual = np.abs(ratio - identity).max()
-        if residual < _FACTORED:
+        if residual < FINE:
             break
         sum_of_halves = grid.coefficients(ratio + identity)
         factor = factor @ grid.values(_causal(sum_of_halves))

@@ -34,6 +34,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
+from ..numerics.thresholds import ALIKE, THINNEST
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import is_dense
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
@@ -67,12 +68,8 @@ _ONE_COUPLED = 64
 _MOST_DENSE = 12
 #: Dimensions of a run from which on units are designed apart.
 _MANY = 128
-#: Cost over its bound from which on white noise is tried.
-_LITTLE = 1 + 1e-6
 #: Kinds of units that are named one by one.
 _MOST_WORDS = 3
-#: Relative size below which a response counts as so large, where it vanishes.
-_NOTHING = 1e-9
 #: Share of the gap for each of two filters.
 _OF_FILTER = 0.3
 #: That for filters which several waves share.
@@ -284,7 +281,7 @@ def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:
                 raise
     own = _of_unit(problem, kind)
     found = endless(own)
-    if found.cost > found.lower_bound * _LITTLE:
+    if found.cost > found.lower_bound * (1 + ALIKE):
         other = endless(
             replace(own, request=replace(own.request, family="iid-gaussian"))
         )
@@ -369,7 +366,7 @@ class _Modes(ByContent):
             response = frequency_response(system, self.grid.points)
             found.append(np.abs(response[:, 0, 0]))
         gains = np.array(found)
-        return np.maximum(gains, _NOTHING * gains.max())
+        return np.maximum(gains, THINNEST * gains.max())
 
     @cached_property
     def response(self) -> NDArray:

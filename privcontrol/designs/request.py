@@ -32,6 +32,7 @@ from ..numerics.checks import (
 from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.objects import CheckedFields
 from ..numerics.saved import Saved
+from ..numerics.thresholds import FINE, ON_CIRCLE
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, by_kind
@@ -52,11 +53,6 @@ _LARGE = 1e2
 _ABSURD = 1e4
 #: Samples of a run within which models are found to need absurd noise.
 _LOOKED_AT = 2000
-#: Spectral radius from which on a plant counts as unstable. Double integrators have one of
-#: 1 + 1e-8 by rounding.
-_UNSTABLE = 1 + 1e-6
-#: Relative distances from an optimum below it are rounding.
-_SMALLEST_GAP = 1e-12
 #: Numbers of responses that a look at effects holds at once.
 _MOST_EFFECTS = 10_000_000
 #: States from which on a plant is looked at unit by unit.
@@ -385,9 +381,9 @@ def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
 def _checked_gap(gap: object) -> float:
     """Return a relative distance that doubles can show."""
     size = positive_number(gap, "gap")
-    if size < _SMALLEST_GAP:
+    if size < FINE:
         raise ValueError(
-            f"gap: expected at least {_SMALLEST_GAP:g}, got {size:g}; rounding hides less"
+            f"gap: expected at least {FINE:g}, got {size:g}; rounding hides less"
         )
     return size
 
@@ -641,7 +637,7 @@ def growth_of(plant: Plant) -> float:
     if plant.varies:
         return 1.0
     radius = float(np.abs(np.linalg.eigvals(plant.A)).max(initial=0.0))
-    return radius if radius > _UNSTABLE else 1.0
+    return radius if radius > (1 + ON_CIRCLE) else 1.0
 
 
 def _way_out(noise: SummedNoise) -> str:

@@ -19,9 +19,9 @@ from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_shift
 from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS, UNSEEN
+from ..numerics.linalg import EPS
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, UNSEEN
 from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant

@@ -32,20 +32,13 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above
 from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
+from ..numerics.thresholds import SHARP, THINNEST
 from ..privacy.budget import LARGEST_EXCESS
 from ..secrets.modes import growing_mode
 from ..secrets.run_moves import RunMoves
 from ..secrets.states import StateMoves
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-
-#: Moves of this relative size along each coordinate are hidden as well where the hidden
-#: moves alone do not carry a factor in double precision. Noise next to a nearly thin
-#: ellipsoid costs nothing, and a bare direction would be a leak.
-_PADDING = 1e-9
-
-#: An excess that is not worth a second design.
-_SMALL_EXCESS = 1e-10
 
 #: Share of the budget that may be left unused to spare a second evaluation.
 _WASTE = 4e-10
@@ -100,7 +93,7 @@ def structured_factor(
     designs = []
     lower_bounds = [0.0]
     largest_response = 0.0
-    for padding in (0.0, _PADDING):
+    for padding in (0.0, THINNEST):
         with piece(0, 3):
             problem = _Problem(plant, moves, rows, padding)
             basis = problem.move_basis(horizon)
@@ -122,7 +115,7 @@ def structured_factor(
         if excess < 1 + LARGEST_EXCESS:
             cost = float(np.sum((weighted @ found.factor) ** 2)) * excess**2
             designs.append((cost, problem, factor, shifts))
-        if excess < 1 + _SMALL_EXCESS:
+        if excess < 1 + SHARP:
             break
     if not designs:
         raise _uncertified(plant, moves, horizon, largest_response)

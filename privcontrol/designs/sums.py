@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..noise._levels import LevelProducts
-from ..numerics.linalg import ALIKE
 from ..numerics.progress import piece
+from ..numerics.thresholds import ALIKE
 from .windowed import BestSpectrum, Circle
 
 #: Levels of a sum, if there are more than the second number of them. Then as many sums as

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from ..noise._patterns import largest_signs
 from ..numerics.errors import UncertifiableError
 from ..numerics.progress import piece, search_round
+from ..numerics.thresholds import NEGLIGIBLE
 
 #: Updates of the weights of moves, of balls around windows, and of some signs.
 _OF_MOVES = 500
@@ -42,8 +43,6 @@ _DRAWN = 2
 #: Weight of a sign that is added, and one below which it is left out.
 _NEW = 1e-3
 _LEAST = 1e-9
-#: Eigenvalues of a kernel below this part of the largest one count as that.
-_NOTHING = 1e-13
 #: Exponents of updates, the fast one first, and the safe one.
 _FAST = 0.95
 _SAFE = 0.5
@@ -318,7 +317,7 @@ class SpectrumProblem:
         values, vectors = np.linalg.eigh(self._kernel(weights))
         sizes = np.sqrt(np.maximum(values, 0.0))
         cost = float(self.circle.mean(sizes.sum(axis=1)))
-        sizes = np.maximum(sizes, _NOTHING * sizes.max())
+        sizes = np.maximum(sizes, NEGLIGIBLE * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
         whitening = _adjoint(vectors / np.sqrt(sizes)[:, None, :])
         left = whitening @ self.columns
@@ -341,7 +340,7 @@ class SpectrumProblem:
         """Return `_step` of single moves and one output."""
         roots = np.sqrt(energies @ singles)
         cost = float(self.circle.weights @ roots)
-        roots = np.maximum(roots, _NOTHING * roots.max())
+        roots = np.maximum(roots, NEGLIGIBLE * roots.max())
         squares = (self.circle.weights / roots) @ energies
         return _Step(roots[:, None, None], cost, squares, (), ())
 

@@ -23,7 +23,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
@@ -50,9 +50,6 @@ from .side import (
 )
 
 FORMS = ("predictor", "filter")
-#: How far outside the unit circle rounding may throw the poles of a chain of
-#: integrators.
-OUTSIDE = 1e-6
 
 
 @known_keywords
@@ -351,7 +348,7 @@ def assembled(loop: LoopData) -> LoopData:
         return loop
     poles = poles_of(loop.dynamics.fixed)
     worst = poles[np.abs(poles).argmax()]
-    if np.abs(worst) > 1 + OUTSIDE:
+    if np.abs(worst) > 1 + ON_CIRCLE:
         if worst.imag == 0:
             worst = worst.real
         advice = "check the sign of the controller, u = controller (yhat, r)"

@@ -27,9 +27,10 @@ from ..noise.parts import NoisePart, White
 from ..noise.process import NoiseProcess
 from ..numerics.balls import midpoints
 from ..numerics.errors import UncertifiableError, warn_user
-from ..numerics.linalg import EPS, UNSEEN
+from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import SHARP, UNSEEN
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
@@ -54,9 +55,8 @@ _DENSE = 6000
 #: and covariances three.
 _MOST = 1e13
 _MOST_DIFFUSE = 1e8
-#: Steps for a settled filter to stand still, relative to the deviations of its errors.
+#: Steps for a settled filter to stand still.
 _STEPS = 1000
-_STILL = 1e-10
 #: Ratio of the largest to the least price or variance up to which a Riccati equation is
 #: solved in the units that are given.
 _NEAR_ONE = 1e6
@@ -369,7 +369,7 @@ class Knowledge:
             after = step.ahead @ step.ahead.T
             sizes = _sizes(np.sqrt(np.diag(after)))
             drift = np.abs(after - step.covariance) / np.outer(sizes, sizes)
-            if drift.max(initial=0.0) < _STILL:
+            if drift.max(initial=0.0) < SHARP:
                 return step
             step = self._read(step.ahead, step.unknown, False)
         raise ValueError(

@@ -46,6 +46,7 @@ from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.progress import progress_bar
+from ..numerics.thresholds import FINE
 from ..privacy.least_variance import least_law_variance
 from ..privacy.radial_design import ball_rate_of
 from ..secrets.disturbance import disturbances
@@ -60,15 +61,14 @@ from .moments import Expected, expected_total, knowledge, steady_state_cost
 
 #: Largest noise of a co-design, relative to the noise of least variance.
 CAP = 10.0
-#: Relative gap at which the barrier ends, and the factor by which its weight falls.
+#: Relative gap at which the barrier ends.
 _GAP = 2e-7
 #: Both for large programs: the gap, and the part of it that the last weight aims at.
 _GAP_OF_LARGE = 9e-7
 _ENOUGH = 0.8
-#: Times the gap at a minimum with the barrier that ends the steps to it, and the
-#: decrement at which they end at the latest.
+#: Times the gap at a minimum with the barrier that ends the steps to it, and the factor
+#: by which its weight falls.
 _CENTRAL = 1.2
-_FAINT = 1e-12
 _COOLING = 0.05
 #: Newton steps for one weight of the barrier, and the decrement that ends them. Below
 #: the second one the steps converge quadratically, and rounding hides what they gain.
@@ -517,7 +517,7 @@ class NoiseProgram:
             X, decrement = self._stepped(X, step, weight, least)
             if decrement > _NEAR:
                 continue
-            if decrement <= _FAINT or self._bounded(X, weight, least).gap <= central:
+            if decrement <= FINE or self._bounded(X, weight, least).gap <= central:
                 break
         return X
 

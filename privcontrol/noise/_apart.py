@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LinearSystem
 
@@ -42,7 +43,6 @@ _UNCORRELATED = 1e-7
 #: already, until they are nothing, at most so often.
 _NEXT = 1.05
 _SOON = 2
-_NOTHING = 1e-13
 _MOST_STATIONS = 200
 #: Shapes and lengths of changes above which nothing is made of their distance.
 _MOST_CHANGES = 200
@@ -302,7 +302,7 @@ def _lag_bounds(
         beyond = min(beyond, bound)
         lags.append(length + samples)
         found.append(beyond)
-        if beyond <= _NOTHING * square:
+        if beyond <= NEGLIGIBLE * square:
             break
     bounds = _largest_from(np.array(found)) * (1 + 16 * EPS)
     return LagBounds(np.array(lags), bounds)

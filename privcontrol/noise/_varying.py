@@ -45,7 +45,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import NEGLIGIBLE, ROUNDED
 from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import (
@@ -83,8 +83,6 @@ _FAINT_OF_GAINS = 1e-2
 _MOST_ASKED = 4
 #: Cubes of the entries of matrices asked for, for which the solver takes half a minute.
 _MOST_WORK = 2e9
-#: What a bound of a finite horizon has to spare at each sample, relative to its trace.
-_PADDING = 1e-13
 #: Samples for which what is left of a change is followed one by one.
 _MOST_FADING = 64
 
@@ -679,7 +677,7 @@ def fading(secret: VaryingSecret) -> Fading:
         while True:
             impulses.append(found.size * _largest_impulse(found.scaled, form, False))
             right = _envelope([A.T @ form @ A for A in plain])
-            later = right + _PADDING * np.trace(right) * np.eye(len(right))
+            later = right + NEGLIGIBLE * np.trace(right) * np.eye(len(right))
             after, before = ball_matrix(later), ball_matrix(form)
             nothing = BallMatrix(1, secret.order)
             if not all(_is_proven(after, before, each.A, nothing) for each in vertices):
@@ -1132,7 +1130,7 @@ def _energies(
         before = ball_matrix(P)
         rights = [A.T @ P @ A + C.T @ C for A, C in plain]
         upper = _envelope(rights)
-        padding = _PADDING * np.trace(upper)
+        padding = NEGLIGIBLE * np.trace(upper)
         P = upper + padding * np.eye(len(P))
         after = ball_matrix(P)
         if not all(_is_proven(after, before, each.A, each.C) for each in scaled):

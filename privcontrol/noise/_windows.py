@@ -30,6 +30,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
+from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
 from ._apart import LagBounds, Powers, bounds_apart, several_together
@@ -43,8 +44,6 @@ from ._patterns import (
 
 #: By what part the weights d exceed those of the search, one after the other.
 _INFLATED = (1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
-#: Part of the largest product that the error of another one may be.
-_PRECISE = 1e-13
 
 
 # -- without a horizon -------------------------------------------------------------------
@@ -62,7 +61,7 @@ def square_of_window(
     entered = _entered(system, window)
     values, error = _products(entered, gramian, window.longest)
     largest = float(np.abs(values).max())
-    if not error <= _PRECISE * largest:
+    if not error <= NEGLIGIBLE * largest:
         return Ball(math.inf) if largest else Ball(0)
     if window.size > MOST_RELAXED:
         # |R| summed is no less, and takes no search

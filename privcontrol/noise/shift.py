@@ -25,6 +25,7 @@ from ..core.ball_noise import RADIAL_LAWS
 from ..core.manifold import attaining
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, one_thread
+from ..numerics.thresholds import CERTAIN
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import disturbances, is_covered
@@ -41,9 +42,6 @@ from .grid import grid_shift
 from .parts import Blocks, Driven, Filtered, NoisePart, PartSum, Radial, White
 from .whitened import dense_root, shift_sizes
 from .within import Bound, walls_of
-
-#: Relative error of a triangular root above which a shift is a bound and not exact.
-_LARGEST_ERROR = 1e-6
 
 #: Where noise is not kept within a bound.
 NO_BOUND = (
@@ -296,7 +294,7 @@ def _of_run(
     if root is None:
         raise NotRealizableError(LEAVES.format(name=plant.name))
     sizes = shift_sizes(root, responses) * (1 + error_bound)
-    exact = responses.exact and error_bound < _LARGEST_ERROR
+    exact = responses.exact and error_bound < CERTAIN
     single = not (responses.balls or responses.apart or responses.windows)
     return Shift.of_squares(sizes**2 * (1 + 1e-15), exact, single)
 

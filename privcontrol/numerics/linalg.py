@@ -19,11 +19,6 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 EPS = np.finfo(float).eps
 #: Speed: numbers that are held at once, 16 MB.
 BLOCK = 1 << 21
-#: Relative difference of costs that are alike: rounding must not choose between them.
-ALIKE = 1e-6
-#: Relative size below which a direction counts as one that outputs do not see, and a mode
-#: as one that no move excites.
-UNSEEN = 1e-10
 
 #: Multiply-adds that OpenBLAS gives to one thread. Above, the last bits depend on the
 #: number of threads.

@@ -5,3 +5,32 @@
 from __future__ import annotations
 
 ROUNDED = 1e-9
+#: Relative error of a few sums of doubles, and the precision at which an iteration that
+#: converges quickly ends: less is lost in the next product.
+FINE = 1e-12
+#: Relative size of what is left out of a sum: some hundreds of times the rounding of its
+#: largest term.
+NEGLIGIBLE = 1e-13
+#: Relative error of a response, shift or excess that is worth no more work. It is paid for
+#: in noise, which grows by as little.
+SHARP = 1e-10
+#: Relative error from which on a number is not known: nothing is certified with it.
+CERTAIN = 1e-6
+#: Relative difference of costs that are alike: rounding must not choose between them, and
+#: nobody pays for more.
+ALIKE = 1e-6
+#: Relative size below which a direction counts as one that outputs do not see, and a mode
+#: as one that no move excites.
+UNSEEN = 1e-10
+#: Relative size to which thin directions of a shape are widened, so that it has an inverse.
+#: What nobody moves along costs nothing, and a bare direction would be a leak.
+THINNEST = 1e-9
+#: Relative size of the least price or weight in a search, so that an optimum exists where
+#: a direction is free or a move does not count.
+LEAST_PRICE = 1e-6
+#: Relative difference of units up to which a plant is symmetric in them: models have seven
+#: digits.
+SYMMETRIC = 1e-7
+#: Distance from the unit circle to which rounding may throw a pole on it: a double root
+#: loses half of the digits.
+ON_CIRCLE = 1e-6

@@ -31,7 +31,7 @@ from ..numerics.checks import instance_of, positive_integer, positive_number, re
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above, smallest
 from ..numerics.saved import Saved, encode
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
 from .joint import alone_gdp, joint_gdp
 from .radial import (
@@ -61,10 +61,9 @@ _SEARCHED = 16
 #: Points of a discretised loss within a standard deviation, and the most of all.
 _RESOLUTION = 1024
 _POINTS = 1 << 17
-#: What the rounding errors of a Fourier transform may take from a delta, and what they
-#: may take for each release, whose number is the power of the transform. Against exact
-#: binomial sums of up to 3e7 releases they were 0.4 EPS for each.
-_TRANSFORM = 1e-12
+#: What the rounding errors of a Fourier transform may take from a delta for each release,
+#: whose number is the power of the transform. Against exact binomial sums of up to 3e7
+#: releases they were 0.4 EPS for each.
 _POWER = 8 * EPS
 #: Of more releases these errors leave nothing to gain.
 _CONVOLVED = 10**7
@@ -623,7 +622,7 @@ class Product(Saved):
         """Return an upper bound of delta, sharp where dp-accounting is installed."""
         least = self.ceiling(epsilon)
         count = sum(n for _, n in self.coordinates)
-        errors = max(_TRANSFORM, _POWER * count)
+        errors = max(FINE, _POWER * count)
         if self._closed or epsilon >= self.pure or least <= errors:
             return least
         if self._beside_radial is not None and self._beside_radial <= _BARELY:

@@ -26,7 +26,7 @@ from scipy.special import betainc, betaln, gammainc, gammaln, ive, kve
 
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.linalg import EPS, smallest
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED
 from .budget import LARGEST_EPSILON, SMALLEST_DELTA
 
 #: Nodes of a quadrature over an angle, and of one over the sum of the distances.
@@ -41,8 +41,6 @@ _LARGEST_SIZE = 600.0
 _MOST_DIMENSIONS = 256
 #: Terms of a Bessel function's series at zero, for values beyond the doubles.
 _TERMS = 12
-#: Relative precision of a rate or a radius.
-_PRECISION = 1e-12
 
 
 @cache
@@ -311,7 +309,7 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
 
     start = 1 / rate
     largest = 1 / _LARGEST_SIZE
-    found = smallest(meets, largest, start, tolerance=_PRECISION, limit=2 * start)
+    found = smallest(meets, largest, start, tolerance=FINE, limit=2 * start)
     return float(max(1 / found * (1 - 4 * EPS), epsilon))
 
 
@@ -365,7 +363,7 @@ def truncated_radius(epsilon: float, delta: float, dimension: int) -> float:
             "choose a smaller one"
         )
     start = epsilon - math.log(delta) + 2.0 * dimension
-    bound = smallest(meets, epsilon, start, tolerance=_PRECISION, limit=1e6)
+    bound = smallest(meets, epsilon, start, tolerance=FINE, limit=1e6)
     return float(bound / epsilon * (1 + 8 * EPS))
 
 

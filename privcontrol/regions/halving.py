@@ -21,7 +21,7 @@ from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.progress import piece
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -36,8 +36,6 @@ _TURNED = 4
 _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
-#: Relative rounding of norms.
-_ROUNDED = 1e-12
 #: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
@@ -241,7 +239,7 @@ def _sum_of_sizes(moves: UncertainMoves, slopes: NDArray) -> NDArray:
         return np.linalg.norm(slopes, axis=1).sum(axis=0)
     _, samples, axes = slopes.shape
     largest = np.linalg.eigvalsh(slopes.swapaxes(1, 2) @ slopes)[:, -1]
-    rounded = _ROUNDED + 2 * EPS * samples * axes
+    rounded = FINE + 2 * EPS * samples * axes
     return np.array([np.sqrt(largest.clip(0.0)).sum() * (1 + rounded)])
 
 
@@ -258,7 +256,7 @@ def _worst_corner(moves: UncertainMoves, middle: NDArray, slopes: NDArray) -> ND
     products = columns @ columns.swapaxes(1, 2)
     every = np.column_stack([np.ones(len(turns)), turns])
     squares = np.sum(every @ products * every, axis=2)
-    return np.sqrt(squares.max(axis=1)) * (1 + _ROUNDED)
+    return np.sqrt(squares.max(axis=1)) * (1 + FINE)
 
 
 @lru_cache(maxsize=16)
@@ -293,12 +291,12 @@ def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
     largest = 0.0
     while True:
         left, sizes, right = np.linalg.svd(corner, full_matrices=False)
-        if sizes[0] <= largest * (1 + _ROUNDED):
+        if sizes[0] <= largest * (1 + FINE):
             break
         largest = float(sizes[0])
         rises = left[:, 0] @ slopes @ right[0]
         corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
-    above = np.eye(middle.shape[1]) * (1 + _ROUNDED)
+    above = np.eye(middle.shape[1]) * (1 + FINE)
     for first in range(0, len(turns), _AT_ONCE):
         corners = middle + np.tensordot(turns[first : first + _AT_ONCE], slopes, 1)
         grams = corners.swapaxes(1, 2) @ corners
@@ -307,7 +305,7 @@ def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
         except np.linalg.LinAlgError:
             worst = np.linalg.eigvalsh(grams)[:, -1].max()
             largest = max(largest, float(np.sqrt(worst)))
-    return np.array([largest * (1 + 2 * _ROUNDED)])
+    return np.array([largest * (1 + 2 * FINE)])
 
 
 @lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes

@@ -23,6 +23,7 @@ from ..numerics.checks import instance_of, positive_integer, real_array, sequenc
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import FINE
 from ..privacy.hidden import rounded_down
 from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant
@@ -49,8 +50,6 @@ _LINEARISED = "$linearised"
 _MOST_BOXES = 100_000
 #: How much larger the wide entries' intervals may be made to take in the narrow ones.
 _UNFELT, _MOST_ENLARGED = 1e-3, 0.25
-#: Relative size that rounding stays far below where directions are computed.
-_ROUNDING = 1e-12
 #: Correlation of two entries from which on they are taken together.
 _CORRELATED = 0.9
 
@@ -604,7 +603,7 @@ def _vertices(
     flat = origin.ravel()[varying]
     ends = [(part.reshape(len(part), -1)[:, varying] - flat) / scales for part in parts]
     # doubles are rounded, and the principal directions nearly orthogonal
-    slack = _ROUNDING * float((np.abs(flat) / scales).sum())
+    slack = FINE * float((np.abs(flat) / scales).sum())
     directions, centre, reach = _box_around(ends[0], ends[1], slack)
     middle = directions @ centre
     vertices = []
@@ -647,7 +646,7 @@ def _box_around(
     count = low.shape[1]
     middles = low / 2 + high / 2
     radii = high - middles
-    slack += _ROUNDING * float(np.abs(middles).sum(axis=1).max())
+    slack += FINE * float(np.abs(middles).sum(axis=1).max())
     directions = np.eye(count)
     centre = np.empty(count)
     reach = np.empty(count)
@@ -674,7 +673,7 @@ def _ends_along(
     """Ends (k,) along directions (k, k) between which all intervals (K, k) lie."""
     along = middles @ basis
     beside = radii @ np.abs(basis)
-    beside = beside * (1 + _ROUNDING) + slack
+    beside = beside * (1 + FINE) + slack
     low = along - beside
     high = along + beside
     return low.min(axis=0), high.max(axis=0)

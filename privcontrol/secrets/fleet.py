@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..core.adjacency import Adjacency
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import SYMMETRIC
 from ..systems.linear import LinearSystem, Plant, sum_of
 from .disturbance import DisturbanceAdjacency, JointAdjacency, entered_by_signals
 from .ring import Ring
@@ -28,10 +29,6 @@ from .secret import SecretInputs, secret_inputs, seen_of
 
 #: Units from which on a symmetry is looked for.
 _FEWEST = 3
-#: Relative differences of entries that may be rounding.
-_ALIKE = 1e-7
-#: Speed: distance from units that are all alike up to which no ring is looked for.
-_NEARLY = 1e-7
 #: What tells the states of a unit apart: generic weights of what they are linked to.
 _WEIGHTS = (0.6180339, 0.3247180)
 
@@ -318,7 +315,7 @@ def symmetric_plant(adjacency: Adjacency, plant: Plant) -> Symmetric | Ring | No
     if one is None:
         return None
     found = Symmetric.near(secret.system, one)
-    if found is not None and max(found.distances) <= _NEARLY:
+    if found is not None and max(found.distances) <= SYMMETRIC:
         return found
     return Ring.near(secret.system, one) or found
 
@@ -358,7 +355,7 @@ def _odd_ones(rows: NDArray, scale: float) -> NDArray:
     largest = distances.max(axis=1)
     rest = distances.copy()
     rest[np.arange(len(rows)), odd] = 0.0
-    is_odd = (largest > _ALIKE * scale) & (rest.max(axis=1) <= _ALIKE * scale)
+    is_odd = (largest > SYMMETRIC * scale) & (rest.max(axis=1) <= SYMMETRIC * scale)
     return np.where(is_odd, odd, -1)
 
 
@@ -416,7 +413,7 @@ def _places(system: LinearSystem, owner: NDArray) -> NDArray | None:
         return None
     places = np.array(found)
     signs = np.diag(A) + _WEIGHTS[0] * C.sum(axis=0) + _WEIGHTS[1] * B.sum(axis=1)
-    scale = _ALIKE * float(np.abs(signs).max(initial=0.0))
+    scale = SYMMETRIC * float(np.abs(signs).max(initial=0.0))
     told = np.round(signs / scale) if scale else signs
     order = np.argsort(told[places], axis=1, kind="stable")
     return np.take_along_axis(places, order, axis=1)

@@ -37,7 +37,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
 from ..systems.powers import (
     distinguishes_all,
@@ -60,8 +60,6 @@ _MOST_BITS = 1 << 12
 _FEW_MOVES = 256
 #: Share by which a square must be below the largest one to be left at a bound in doubles.
 _NEAR = 1e-6
-#: How sharp the bounds of those near the largest one must be, where they are most of all.
-_SHARPEST_SQUARE = 1e-12
 #: What a move does not know of its small entries, relative to its largest one.
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
 #: Above what underflows in a product of two numbers, and in a sum of such.
@@ -444,7 +442,7 @@ def _below_largest(
     width = upper - lower
     is_near = upper >= largest * (1 - _NEAR)
     if 2 * np.count_nonzero(is_near) > len(upper):  # as of an integrator, which stays
-        is_near = width > _SHARPEST_SQUARE * largest
+        is_near = width > FINE * largest
     near = np.flatnonzero(is_near | (width > ROUNDED * largest))
     if 2 * len(near) > len(upper):
         return None

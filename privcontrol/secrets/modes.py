@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
 from ..numerics.errors import warn_user
-from ..numerics.linalg import EPS, UNSEEN
+from ..numerics.linalg import EPS
+from ..numerics.thresholds import UNSEEN
 from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret

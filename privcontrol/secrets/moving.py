@@ -26,10 +26,9 @@ from ..numerics.balls import (
     identity_balls,
     rational_matrix,
 )
+from ..numerics.thresholds import ON_CIRCLE
 from ..systems.linear import LinearSystem, queue_of, spectral_radius
 
-#: Distance from the unit circle below which a mode may be one that rationals take away.
-_NEAR_ONE = 1e-6
 #: States up to which that is tried.
 _MOST_STATES = 64
 
@@ -171,7 +170,7 @@ def is_exact(system: LinearSystem) -> bool:
 def still_lasts(system: LinearSystem, seen: NDArray) -> bool:
     """Return whether states (n,) of a difference hold a mode next to the unit circle."""
     kept = LinearSystem(system.A[np.ix_(seen, seen)], *system.matrices[1:])
-    return spectral_radius(kept) > 1 - _NEAR_ONE
+    return spectral_radius(kept) > 1 - ON_CIRCLE
 
 
 # -- events on one signal or another ------------------------------------------------------

@@ -18,14 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, SYMMETRIC
 from ..systems.linear import LinearSystem
 from .secret import SecretInputs
 
 #: Units of the smallest ring: three are all neighbours of each other.
 FEWEST = 4
-#: Distance from a ring, relative to its matrices, up to which a plant may be one.
-_ALIKE = 1e-7
 #: Roundings of a cosine whose angle is rounded, with a margin.
 _OF_COSINE = 16
 
@@ -125,7 +123,7 @@ def _around(
     ):
         blocks = matrix[np.ix_(rows, columns)].reshape(N, len(rows) // N, N, -1)
         stack, distance = _waves(blocks)
-        if distance > _ALIKE * np.abs(stack).max(initial=0.0) * N:
+        if distance > SYMMETRIC * np.abs(stack).max(initial=0.0) * N:
             return None
         stacks.append(stack)
         distances.append(distance)

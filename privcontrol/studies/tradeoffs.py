@@ -26,7 +26,7 @@ from ..core.ball_noise import RADIAL_LAWS
 from ..designs.design import designed, laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.request import Request, joined
-from ..loop.assembly import OUTSIDE, private_lqg
+from ..loop.assembly import private_lqg
 from ..loop.controller import Gains, ObserverFeedback
 from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
@@ -37,7 +37,7 @@ from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import one_of, positive_number, real_array
 from ..numerics.labels import time_axis
 from ..numerics.progress import progress_bar
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.budget import PrivacyBudget, kappa_inverse
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, decimal, scaled
@@ -703,7 +703,7 @@ def _candidates(public: LoopData, design: str, request: Request) -> list[LoopDat
         return [first]
     tried = [first]
     silent = _unmeasured(first)
-    if spectral_radius(silent.dynamics.fixed) <= 1 + OUTSIDE:
+    if spectral_radius(silent.dynamics.fixed) <= 1 + ON_CIRCLE:
         tried.append(silent)
     independent = designed(request, public.side.plant, family="iid-gaussian")
     step = constant_filter(public.side, public.weights, independent)

@@ -49,6 +49,7 @@ from ..numerics.checks import one_of, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
 from ..numerics.pairs import Pairs
+from ..numerics.thresholds import NEGLIGIBLE
 from .linear import (
     LinearSystem,
     Matrix,
@@ -582,10 +583,8 @@ MARGINS = [10.0**-k for k in range(9, 0, -1)]
 #: Frequencies of a grid, and the peaks on it that are made sharper.
 _FREQUENCIES = 256
 _PEAKS = 4
-#: Samples of the impulse response that are summed at most, and the size of what a state
-#: is after them.
+#: Samples of the impulse response that are summed at most.
 _MOST_SAMPLES = 1 << 19
-_TAIL = 1e-13
 
 _TOO_CLOSE = (
     "the gain of this model cannot be certified in double precision; its poles are too "
@@ -791,7 +790,7 @@ def _peak_bound(system: LinearSystem) -> float:
     samples = _BLOCK
     with working_bits():
         power = ball_matrix(A) ** samples
-        while (left := upper_float(row_sum_norm(power))) > _TAIL:
+        while (left := upper_float(row_sum_norm(power))) > NEGLIGIBLE:
             if samples == _MOST_SAMPLES:
                 raise UncertifiableError(_TOO_CLOSE)
             power = power * power
