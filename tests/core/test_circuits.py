@@ -25,13 +25,13 @@ from privcontrol.core import (
     manifold as circuits_module,
 )
 from privcontrol.core.manifold import (
-    ROUNDED,
     Component,
     FiniteMoves,
     kernel_error,
     rounded,
     stretched,
 )
+from privcontrol.numerics.linalg import EPS
 from privcontrol.secrets import trajectory as trajectories
 
 VEHICLE = np.array([[1, 0.1], [0, 1]])
@@ -53,7 +53,7 @@ def circuit_moves(N, radius):
     whole = Component(np.arange(len(N)), kernel, True, kernel.ncols())
     sizes = np.nan_to_num(np.broadcast_to(radius, len(N)))
     data, _ = rounded(stretched(whole.circuits(), sizes), len(N))
-    return [FiniteMoves(data, errors=np.abs(data) * ROUNDED)]
+    return [FiniteMoves(data, errors=np.abs(data) * EPS)]
 
 
 def trajectory_circuit_moves(A, horizon, radius, charts="all"):
