@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     from ..privacy.ledger import PrivacyLedger
 
 Reading = str | bytes | Mapping[str, Any]
+
+
+class _Together(list[Reading]):
+    """Readings that came together, so none of them waits for the next one."""
+
+
 Sink = Callable[[dict[str, float]], object]
 
 _LOG = logging.getLogger("privcontrol")
@@ -172,6 +178,7 @@ class Relay:
         self._most_lost = math.inf if most_lost is None else most_lost
         self._outputs, self._step, self._horizon = gateway.signals
         self._places = _places(epoch)
+        self._expected = set(self._outputs)
         clash = self._places.intersection(self._outputs)
         if clash:
             raise ValueError(
@@ -189,7 +196,7 @@ class Relay:
 
     def run(
         self,
-        readings: Iterable[Reading | None],
+        readings: Iterable[Reading | _Together | None],
         sink: Sink,
         *,
         most: int | None = None,
@@ -204,7 +211,7 @@ class Relay:
         most : int, optional
             End when so many were published.
         """
-        enough = math.inf if most is None else self._published + most
+        enough = sys.maxsize if most is None else self._published + most
         source = iter(readings)
         while self._gateway.remaining > 0 and self._published < enough:
             if self._asked:
@@ -218,13 +225,9 @@ class Relay:
                 return
             if reading is None:
                 continue
-            self._number += 1
-            try:
-                self._pass_on(reading, sink)
-            except _Refused as reason:
-                self._refused += 1
-                self._late += isinstance(reason, _Passed)
-                _LOG.warning("line %d refused: %s", self._number, _plain(reason))
+            if not isinstance(reading, _Together):
+                reading = _Together([reading])
+            self._pass_on(reading, sink, enough - self._published)
 
     def stop(self, *signalled: object) -> None:
         """End after the reading at hand; a handler of signals."""
@@ -255,30 +258,68 @@ class Relay:
         """Whether a header came, so that readings are rows of CSV."""
         return bool(self._header)
 
-    def _pass_on(self, reading: Reading, sink: Sink) -> None:
-        """Publish a reading, or raise `_Refused`."""
+    def _pass_on(self, readings: Iterable[Reading], sink: Sink, most: int) -> None:
+        """Publish readings in their order, until as many as asked for are accepted."""
+        accepted: list[tuple[int, list[float]]] = []
+        following = self._gateway.next_index
+        for reading in readings:
+            if self._stopping or following >= self._horizon or len(accepted) >= most:
+                break
+            self._number += 1
+            try:
+                found = self._read(reading, following)
+            except _Refused as reason:
+                most -= len(accepted)
+                self._publish(accepted, sink)
+                accepted = []
+                self._refused += 1
+                self._late += isinstance(reason, _Passed)
+                _LOG.warning("line %d refused: %s", self._number, _plain(reason))
+                continue
+            if found is not None:
+                accepted.append(found)
+                following = found[0] + 1
+        self._publish(accepted, sink)
+
+    def _publish(self, accepted: list[tuple[int, list[float]]], sink: Sink) -> None:
+        """Publish accepted readings, whose noise is drawn and kept before."""
+        following = self._gateway.next_index
+        published: list[list[float]] = []
+        try:
+            self._gateway._publish_each(accepted, published)
+        finally:  # an error does not take away what was published before it
+            for (index, _), values in zip(accepted, published, strict=False):
+                if index > following:
+                    _LOG.warning("samples %d to %d were lost", following, index - 1)
+                following = index + 1
+                self._published += 1
+                sink({"index": index, **dict(zip(self._outputs, values, strict=True))})
+
+    def _read(self, reading: Reading, following: int) -> tuple[int, list[float]] | None:
+        """Return the sample of a reading and its values, or None where it has none.
+
+        ``following`` is the next sample that can still be published. What cannot be
+        used raises `_Refused`.
+        """
         fields = self._fields(reading)
         if fields is None:
-            return
-        missing = set(self._outputs) - fields.keys()
-        if missing or fields.keys() - self._places - set(self._outputs):
-            timed = "time" in fields and "time" not in self._places
-            raise _Refused(
-                f"expected {', '.join(self._outputs)}, and the index if known"
-                + ("; readings have a time where --epoch says that of sample 0" * timed)
-            )
+            return None
+        if fields.keys() != self._expected:
+            missing = self._expected - fields.keys()
+            if missing or fields.keys() - self._places - self._expected:
+                timed = "time" in fields and "time" not in self._places
+                raise _Refused(
+                    f"expected {', '.join(self._outputs)}, and the index if known"
+                    + (
+                        "; readings have a time where --epoch says that of sample 0"
+                        * timed
+                    )
+                )
         values = [_number(fields[name]) for name in self._outputs]
-        passed = self._gateway.next_index
-        index = self._index(fields)
-        published = self._gateway.publish(values, index).tolist()
-        if index > passed:
-            _LOG.warning("samples %d to %d were lost", passed, index - 1)
-        self._published += 1
-        sink({"index": index, **dict(zip(self._outputs, published, strict=True))})
+        return self._index(fields, following), values
 
-    def _index(self, fields: Mapping[str, Any]) -> int:
+    def _index(self, fields: Mapping[str, Any], following: int) -> int:
         """Return the sample of a reading, if it can still be published."""
-        following = self._gateway.next_index
         if "index" in fields:
             sample = _number(fields["index"])
             if not sample.is_integer():
@@ -334,6 +375,8 @@ def _places(epoch: float | None) -> set[str]:
 
 def _number(value: object) -> float:
     """Return a value as a finite number."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             number = float(value)
@@ -676,7 +719,7 @@ def _password() -> str | None:
 
 def _readings(
     place: str, names: set[str], stack: ExitStack
-) -> Iterable[Reading | None]:
+) -> Iterable[Reading | _Together | None]:
     """Open a source: standard input, a topic of a broker, or a file."""
     if place.startswith(_TOPICS):
         return stack.enter_context(Topic(place)).arriving()
@@ -733,8 +776,8 @@ class _Sink:
             self.pass_on()
 
     def before_waits(
-        self, readings: Iterable[Reading | None]
-    ) -> Iterator[Reading | None]:
+        self, readings: Iterable[Reading | _Together | None]
+    ) -> Iterator[Reading | _Together | None]:
         """Yield readings, and pass on what is held before each wait for the next one."""
         for reading in readings:
             if reading is None:
@@ -763,10 +806,11 @@ def _ends_in_a_line(place: str) -> bool:
         return file.read(1) != b"\n"
 
 
-def _lines(number: int) -> Iterator[bytes | None]:
+def _lines(number: int) -> Iterator[_Together | None]:
     """Yield the lines of a file by its number, and None before and while it waits.
 
-    Of a line that is too long only the beginning is kept.
+    Lines that can be read together come together. Of a line that is too long only the
+    beginning is kept.
     """
     line = b""
     while True:
@@ -776,13 +820,15 @@ def _lines(number: int) -> Iterator[bytes | None]:
         block = os.read(number, _LONGEST)
         if not block:
             break
-        *ended, rest = block.split(b"\n")
-        for part in ended:
-            yield (line + part)[: _LONGEST + 2]
-            line = b""
-        line = (line + rest)[: _LONGEST + 2]
+        first, *others = block.split(b"\n")
+        line = (line + first)[: _LONGEST + 2]
+        if others:
+            ended = [line, *others[:-1]]
+            line = others[-1]
+            for start in range(0, len(ended), _MOST_HELD):
+                yield _Together(ended[start : start + _MOST_HELD])
     if line:
-        yield line
+        yield _Together([line])
 
 
 def _is_ready(number: int) -> bool:

@@ -90,7 +90,7 @@ class Gateway(Publisher):
         For the ledger's history. Keep private values out of it.
     block : int, optional
         Samples in a block, by default as many as are published in about a second, and
-        at most 256. A crash may cost two blocks.
+        at most 1,024. A crash may cost two blocks.
 
     Raises
     ------

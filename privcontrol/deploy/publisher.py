@@ -34,6 +34,7 @@ from ..privacy.release import (
     check_counted,
     exact_numbers,
     on_steps,
+    plain_numbers,
     roundings,
     step_sizes,
 )
@@ -62,6 +63,8 @@ KIND = Kind(
 )
 #: Most samples in a block. A block lasts about a second.
 LARGEST_BLOCK = 256
+#: Speed: most samples in a block where those before it took less than a second.
+_LARGEST_OF_FAST = 1024
 #: Speed: samples that are evaluated before one that waits is published.
 _PASSING_ON = 8
 #: A finite run has at least so many blocks, unless it is faster than its samples.
@@ -151,7 +154,7 @@ class Publisher:
         self._grid = opening["grid"]
         self._rounding = roundings(self._grid, exact.outputs)
         self._least_block = opening["block"] or _block_size(signals)
-        self._largest_block = opening["block"] or LARGEST_BLOCK
+        self._largest_block = opening["block"] or _LARGEST_OF_FAST
         self._ledger = ledger
         self._owes = True  # until this ledger is known to hold the charge
         self._process = this_process()
@@ -302,13 +305,32 @@ class Publisher:
         values = self._reading(y, counts)
         self._check_caller()
         with _here.entered(), self._lock:
-            t = self._checked_index(index)
-            block = self._block_of(t)
-            self._next = t + 1  # an interrupted call loses its sample
-            rounded = []
-            for i, enclosure in enumerate(block.samples[t]):
-                rounded.append(self._rounded(values[i], enclosure, t, i))
-            return np.array(rounded)
+            return np.array(self._published(values, index))
+
+    def _publish_each(
+        self,
+        readings: Iterable[tuple[int, list[float]]],
+        published: list[list[float]],
+    ) -> None:
+        """Do as `publish` for readings with their indices.
+
+        Each result is appended when it is known, so an error leaves those before it.
+        """
+        self._check_caller()
+        with _here.entered(), self._lock:
+            for index, y in readings:
+                values = self._reading(y, counts=False)
+                published.append(self._published(values, index))
+
+    def _published(self, values: list[Rational], index: int | None) -> list[float]:
+        """Return the private output for exact readings, inside the lock."""
+        t = self._checked_index(index)
+        block = self._block_of(t)
+        self._next = t + 1  # an interrupted call loses its sample
+        rounded = []
+        for i, enclosure in enumerate(block.samples[t]):
+            rounded.append(self._rounded(values[i], enclosure, t, i))
+        return rounded
 
     def _rounded(
         self, value: Rational, enclosure: Ball | None, t: int, output: int
@@ -318,9 +340,11 @@ class Publisher:
         if enclosure is None:
             return rounding.number(value)
         rounded = rounding.ball(value, enclosure)
+        work = self._enclosed
         while rounded is None:
-            narrower = self._submit(self._narrower, t, output).result()
+            narrower = self._submit(work, t, output).result()
             rounded = rounding.ball(value, narrower)
+            work = self._narrower
         return rounded
 
     def _reading(
@@ -328,6 +352,10 @@ class Publisher:
     ) -> list[Rational]:
         """Return the reading as rational numbers."""
         names = self._signals.names
+        if isinstance(y, list) and not counts and len(y) == len(names):
+            values = plain_numbers(y)
+            if values is not None:
+                return self._on_steps(values, counts)
         if isinstance(y, Mapping):
             if set(y) != set(names):
                 hints = [self._hint(name) for name in y if name not in names]
@@ -344,6 +372,9 @@ class Publisher:
                 f"y: expected shape ({len(names)},), one number for each output, got "
                 f"{doubles.shape}"
             )
+        return self._on_steps(values, counts)
+
+    def _on_steps(self, values: list[Rational], counts: bool) -> list[Rational]:
         if self._steps is None:
             return values
         return on_steps(values, self._steps, counts=counts)
@@ -485,7 +516,7 @@ class Publisher:
         known = {number: self._exact.entries[number].count for number in numbers}
         samples = {}
         for k in range(start, stop):
-            samples[k] = self._exact.sample(k)
+            samples[k] = self._exact.sample(k, rough=True)
             if k % _PASSING_ON == 0:
                 time.sleep(0)  # lets a sample be published meanwhile
         for number, count in known.items():
@@ -630,6 +661,13 @@ class Publisher:
         if ledger is not None:
             ledger._reach(self._identity, self._committed, *state["marks"])
 
+    def _enclosed(self, t: int, output: int) -> Ball:
+        """Return an enclosure of the noise of one output from all bits that are drawn."""
+        enclosure = self._exact.sample(t)[output]
+        if enclosure is None:
+            raise UncertifiableError(f"sample {t}: the noise of an output vanished")
+        return enclosure
+
     def _narrower(self, t: int, output: int) -> Ball:
         """Return a narrower enclosure of the noise of one output, from more bits."""
         bits = max(entry.count for entry in self._exact.entries.values())
@@ -643,10 +681,7 @@ class Publisher:
                 )
             entry.refine()
             self._keep(number, entry)
-        enclosure = self._exact.sample(t)[output]
-        if enclosure is None:
-            raise UncertifiableError(f"sample {t}: the noise of an output vanished")
-        return enclosure
+        return self._enclosed(t, output)
 
     def close(self) -> None:
         """Stop publishing, and let another process continue with the file.

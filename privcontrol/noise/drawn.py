@@ -167,8 +167,11 @@ class DrawnNoise:
             values = [Rational(*map(int, text.split("/"))) for text in texts]
             state.known = {t: values}
 
-    def sample(self, t: int) -> list[Ball | None]:
-        """Return enclosures of gamma(t) by output, None where there is no noise."""
+    def sample(self, t: int, *, rough: bool = False) -> list[Ball | None]:
+        """Return enclosures of gamma(t) by output, None where there is no noise.
+
+        Rough ones take less time. A state needs all bits of its entries anyway.
+        """
         bits = self._known_bits(t)
         rows = self.rows(t, bits)
         noisy = [i for i, row in enumerate(rows) if row]
@@ -179,7 +182,8 @@ class DrawnNoise:
         for state in self._states:
             more = state.offset(t, self.entries)
             offsets = [a + b for a, b in zip(offsets, more, strict=True)]
-        balls = noise_balls([rows[i] for i in noisy], self.entries)
+        rough = rough and not self._states
+        balls = noise_balls([rows[i] for i in noisy], self.entries, rough=rough)
         with working_bits(2 * bits):
             for i, ball in zip(noisy, balls, strict=True):
                 sample[i] = ball + Ball(offsets[i])
@@ -516,7 +520,7 @@ class StatePart(_Written):
                 decide = partial(nearest_count, value, step=self.grid)
                 count = settled(row, entries, decide)
             else:
-                count = nearest_integer(value / self.grid)
+                count = int(nearest_integer(value / self.grid))
             state.append(count * self.grid)
         return state
 
@@ -604,7 +608,7 @@ class _Responses:
 def _is_accurate(state: BallMatrix, bits: int) -> bool:
     """Return whether the radii are below the largest entry by this many bits."""
     entries = state.entries()
-    widest = max(entry.rad() for entry in entries)
-    largest = max(entry.abs_upper() for entry in entries)
+    widest = max([entry.rad() for entry in entries])
+    largest = max([entry.abs_upper() for entry in entries])
     part = Ball((1, -bits))
     return bool(widest <= largest * part)

@@ -21,6 +21,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from numbers import Number, Rational as RationalNumber
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lazy_loader
@@ -53,11 +54,18 @@ MORE_BITS = 64
 #: Bits of working precision beyond those of the entries of eta.
 _GUARD_BITS = 64
 
+#: Speed: bits of an entry that a rough interval of it looks at, and the bits in which it
+#: is computed.
+_ROUGH_BITS, _ROUGH_WORKING_BITS = 64, 80
+#: Speed: half the length of the interval in which a rough one is sought.
+_SOUGHT = 2.0**-30
+
 _HALF = Rational(1, 2)
+_NORMAL = NormalDist()
 
 #: What an entry of eta is multiplied with.
 Factor = Rational | Ball | float
-Decision = TypeVar("Decision", float, Integer)
+Decision = TypeVar("Decision", float, int)
 
 
 # -- random bits ---------------------------------------------------------------------
@@ -103,6 +111,7 @@ class StandardEntry(ABC):
     def __init__(self, source: BitSource, value: int = 0, count: int = 0) -> None:
         self._source = source
         self._known: Ball | None = None
+        self._roughly: Ball | None = None
         self.value = value
         self.count = count
         if count == 0:
@@ -113,6 +122,7 @@ class StandardEntry(ABC):
         self.value = (self.value << count) | self._source.bits(count)
         self.count += count
         self._known = None
+        self._roughly = None
 
     def ball(self) -> Ball:
         """Return an interval of the number, infinite where U may still be 0 or 1."""
@@ -120,6 +130,18 @@ class StandardEntry(ABC):
             with working_bits(self.count + _GUARD_BITS):
                 self._known = self._enclosure()
         return self._known
+
+    def rough(self) -> Ball:
+        """Return an interval that may be wider than `ball`, and takes less time."""
+        if self._known is not None:
+            return self._known
+        if self._roughly is None:
+            self._roughly = self._rough_enclosure() or self.ball()
+        return self._roughly
+
+    def _rough_enclosure(self) -> Ball | None:
+        """Return a rough interval, or None where there is no quick way to one."""
+        return None
 
     @abstractmethod
     def _enclosure(self) -> Ball:
@@ -137,6 +159,27 @@ class GaussianEntry(StandardEntry):
         offset = 2 * self.value + 1 - (1 << self.count)
         return Ball(2).sqrt() * self._near(offset).erfinv()
 
+    def _rough_enclosure(self) -> Ball | None:
+        """Return an interval by one step of Newton's method in intervals.
+
+        With f = erf - u, which grows, and a midpoint z, all roots of f in Z lie in
+        z - f(z) / f'(Z). Where that is part of Z, there is one.
+        """
+        count = min(self.count, _ROUGH_BITS)
+        value = self.value >> (self.count - count)
+        # U or 1 - U, whichever is smaller: a double is next to it
+        tail = min(value, (1 << count) - 1 - value)
+        middle = _NORMAL.inv_cdf((tail + 0.5) / (1 << count)) * math.sqrt(0.5)
+        if tail != value:
+            middle = -middle
+        offset = 2 * value + 1 - (1 << count)
+        with working_bits(_ROUGH_WORKING_BITS):
+            uniform = Ball(Ball((offset, -count)), Ball((1, -count)))
+            sought = Ball(middle, _SOUGHT)
+            slope = (sought * sought).exp() * _HALF_ROOT_OF_PI
+            found = middle + (uniform - Ball(middle).erf()) * slope
+            return found * _ROOT_OF_TWO if sought.contains(found) else None
+
 
 class LaplaceEntry(StandardEntry):
     """A Laplace number of scale one. The first bit is its sign, the others give -log U."""
@@ -148,6 +191,10 @@ class LaplaceEntry(StandardEntry):
         size = -self._near(2 * rest + 1).log()
         return -size if negative else size
 
+
+with working_bits(_ROUGH_WORKING_BITS):
+    _ROOT_OF_TWO = Ball(2).sqrt()
+    _HALF_ROOT_OF_PI = Ball.pi().sqrt() / 2
 
 ENTRIES: dict[str, type[StandardEntry]] = {
     "gaussian": GaussianEntry,
@@ -175,30 +222,49 @@ class Rounding:
 
     def ball(self, offset: Rational, ball: Ball) -> float | None:
         """Round a number in offset + ball, None if the ball does not decide it."""
-        return _decided(self.number, offset, ball)
+        if self.step is not None:
+            count = nearest_count(offset, ball, self.step)
+            return None if count is None else nearest_double(count * self.step)
+        if not ball.is_finite():
+            return None
+        low, high, unit = _ends(ball)
+        lowest = nearest_double(offset + Rational(low, unit))
+        return (
+            lowest if lowest == nearest_double(offset + Rational(high, unit)) else None
+        )
 
 
-def nearest_count(offset: Rational, ball: Ball, step: Rational) -> Integer | None:
-    """Return the multiple of a step nearest to offset + ball, None if undecided."""
-    return _decided(lambda value: nearest_integer(value / step), offset, ball)
+def nearest_count(offset: Rational, ball: Ball, step: Rational) -> int | None:
+    """Return the multiple of a step nearest to offset + ball, None if undecided.
 
-
-def _decided(
-    rule: Callable[[Rational], Decision], offset: Rational, ball: Ball
-) -> Decision | None:
-    """Round offset + ball by a rule, None if its ends are rounded to two numbers."""
+    Speed: in integers, since every sample of a gateway passes here.
+    """
     if not ball.is_finite():
         return None
-    middle = offset + _exact(ball.mid())
-    radius = _exact(ball.rad())
-    low = rule(middle - radius)
-    return low if low == rule(middle + radius) else None
+    low, high, unit = _ends(ball)
+    # the ends over the step are (of_offset + end factor) / divisor
+    of_offset = int(offset.p) * unit * int(step.q)
+    factor = int(offset.q) * int(step.q)
+    divisor = int(offset.q) * unit * int(step.p)
+    lowest = _nearest_quotient(of_offset + low * factor, divisor)
+    highest = _nearest_quotient(of_offset + high * factor, divisor)
+    return lowest if lowest == highest else None
 
 
-def _exact(point: Ball) -> Rational:
-    """Return the rational number that a ball without a radius is."""
-    mantissa, exponent = point.man_exp()
-    return Rational(mantissa) * Rational(2) ** int(exponent)
+def _nearest_quotient(top: int, bottom: int) -> int:
+    """Return the integer nearest to a quotient, ties to even."""
+    nearest, rest = divmod(2 * top + bottom, 2 * bottom)
+    return nearest - 1 if rest == 0 and nearest % 2 else nearest
+
+
+def _ends(ball: Ball) -> tuple[int, int, int]:
+    """Return the ends of a finite ball as two integers over a third one."""
+    middle, power = map(int, ball.mid().man_exp())
+    radius, its_power = map(int, ball.rad().man_exp())
+    least = min(power, its_power, 0)
+    middle <<= power - least
+    radius <<= its_power - least
+    return middle - radius, middle + radius, 1 << -least
 
 
 def nearest_double(value: Rational) -> float:
@@ -347,8 +413,10 @@ def exact_numbers(
     ValueError
         If an entry is not finite. No message holds an entry.
     """
-    if isinstance(x, list) and x and not whole and all(map(_is_plain, x)):
-        return [rational(double) for double in x], np.array(x)
+    if isinstance(x, list) and x and not whole:
+        plain = plain_numbers(x)
+        if plain is not None:
+            return plain, np.array(x)
     entries = _entries(x)
     check_no_truth(entries, name)
     doubles = real_array(_readable(x), name)
@@ -374,6 +442,15 @@ def exact_numbers(
         else:
             values.append(rational(double))
     return values, doubles
+
+
+def plain_numbers(entries: list) -> list[Rational] | None:
+    """Return finite doubles as exact rationals, or None where one is something else."""
+    return (
+        [rational(double) for double in entries]
+        if all(map(_is_plain, entries))
+        else None
+    )
 
 
 def _is_plain(entry: object) -> bool:
@@ -511,12 +588,14 @@ def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
 def noise_balls(
     rows: Sequence[Mapping[int, Factor]],
     entries: Mapping[int, StandardEntry],
+    *,
+    rough: bool = False,
 ) -> list[Ball]:
     """Enclose the noise of rows, each a mapping from entry to factor, in balls."""
     used = {k for row in rows for k in row}
     bits = max(entries[k].count for k in used) + _GUARD_BITS
     with working_bits(bits):
-        eta = {k: entries[k].ball() for k in used}
+        eta = {k: entries[k].rough() if rough else entries[k].ball() for k in used}
         totals = []
         for row in rows:
             total = Ball(0)

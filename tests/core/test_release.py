@@ -18,10 +18,11 @@ import scipy.stats
 from release_oracle import FixedBits, correctly_rounded
 
 import privcontrol.core as pc
-from privcontrol.numerics.balls import Rational, working_bits
+from privcontrol.numerics.balls import Ball, Rational, working_bits
 from privcontrol.privacy.release import (
     ENTRIES,
     BitSource,
+    Rounding,
     exact_data,
     exact_release,
     nearest_double,
@@ -489,3 +490,43 @@ def test_an_entry_is_as_narrow_as_its_bits(family):
     narrow = entry.ball()
     with working_bits(4000):
         assert narrow.rad() < entry._enclosure().rad() * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_rough_interval_holds_the_number(family):
+    """Whatever bits follow: those of 1,000 bits, near its ends and its middle too."""
+    rng = random.Random(11)
+    tops = [rng.getrandbits(128) for _ in range(300)]
+    ends = [1 << k for k in (0, 40, 63, 64, 65, 80, 100, 126)]
+    for end in ends:
+        tops += [end, (1 << 128) - 1 - end, (1 << 127) + end, (1 << 127) - end]
+    for top in tops:
+        entry = ENTRIES[family](FixedBits(rng.getrandbits(1000)), top, 128)
+        rough = entry.rough()
+        entry.refine(800)
+        assert rough.contains(entry.ball())
+
+
+@pytest.mark.parametrize("step", [None, Rational(1, 1000), Rational(3), Rational(2, 7)])
+def test_a_ball_is_rounded_where_both_ends_are(step):
+    """As fractions are, with ends that lie between two multiples or next to it."""
+    rng = random.Random(12)
+    unit = Fraction(1) if step is None else Fraction(int(step.p), int(step.q))
+
+    def nearest(value):
+        return float(value if step is None else round(value / unit) * unit)
+
+    decided = 0
+    for _ in range(500):
+        offset = rng.randrange(-50, 50) * unit / rng.choice([1, 2, 7, 1024])
+        middle = rng.randrange(-64, 64) / rng.choice([1, 2, 4, 2.0**40])
+        ball = Ball(middle, rng.choice([0.0, 2.0**-60, 2.0**-41, 0.25, 0.5]))
+        radius = Fraction(float(ball.rad()))  # of 30 bits
+        ends = [offset + Fraction(middle) + sign * radius for sign in (-1, 1)]
+        low, high = map(nearest, ends)
+        found = Rounding(step).ball(
+            Rational(offset.numerator, offset.denominator), ball
+        )
+        assert found == (low if low == high else None)
+        decided += found is not None
+    assert 50 < decided < 450

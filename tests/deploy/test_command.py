@@ -6,11 +6,12 @@ import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import control as ct
 import pytest
@@ -19,7 +20,7 @@ from gateway_cases import endless
 
 import privcontrol as pc
 from privcontrol.deploy import Relay, main
-from privcontrol.deploy.command import _lines
+from privcontrol.deploy.command import _lines, _Together
 from privcontrol.numerics import saved
 
 STEPS = ("--resolution", "0.001", "--grid", "0.001")
@@ -243,6 +244,63 @@ def test_kills_and_sigterm_never_repeat_a_sample(design, tmp_path):
     assert len(pc.PrivacyLedger.open(tmp_path / "ledger").history) == 1
 
 
+def test_kills_among_lines_that_came_together_never_repeat_a_sample(tmp_path):
+    """What was printed is in the file, and the next process goes on behind it."""
+    design = tmp_path / "noise.json"
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=20_000,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+        models="exact",
+    )
+    noise.save(design)
+    state = tmp_path / "g"
+    assert main(["begin", str(design), "--state", str(state), *STEPS]) == 0
+    given = '{"y": -20}\n' * 4000
+    seen = []
+    for lines in (1, 300, 900):
+        process = command("publish", design, "--state", state)
+        writer = threading.Thread(target=poured, args=(process.stdin, given))
+        writer.start()
+        seen += [json.loads(process.stdout.readline())["index"] for _ in range(lines)]
+        process.kill()
+        rest = process.stdout.read().splitlines()
+        seen += [json.loads(line)["index"] for line in rest if line.endswith("}")]
+        writer.join()
+        process.wait(timeout=300)
+        with closing(sqlite3.connect(state)) as connection:
+            (text,) = connection.execute("SELECT text FROM state").fetchone()
+        assert seen[-1] < json.loads(text)["state"]["committed"]
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 1200
+
+
+def poured(file, text):
+    """Write a text to a process that may be killed."""
+    with suppress(OSError):
+        file.write(text)
+        file.close()
+
+
+def test_an_error_among_readings_that_came_together_leaves_those_before_it(tmp_path):
+    """Two samples a block: the file is gone when the second block is drawn."""
+    noise = endless("endless floored")
+    gateway = pc.Gateway(noise, grid=0.001, block=2, path=tmp_path / "g")
+    name = gateway.signals.names[0]
+    published = []
+    relay = Relay(gateway)
+    relay.run([{name: 0.5}], published.append)
+    os.rename(tmp_path / "g", tmp_path / "gone")
+    with pytest.raises(OSError, match="gone or was replaced"):
+        relay.run([_Together([{name: 0.5}] * 3)], published.append)
+    os.rename(tmp_path / "gone", tmp_path / "g")
+    relay.run([_Together([{name: 0.5}] * 3), {name: 0.5}], published.append, most=3)
+    assert [message["index"] for message in published] == [0, 1, 2, 3]
+    assert relay.health()["published"] == 4
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
 def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     """A full disk, then a reader that goes away: try again, behind what was drawn."""
@@ -426,7 +484,8 @@ def test_lines_come_whole_from_blocks_of_any_size():
     text = b"a\n\nbb\n" + b"x" * 200_000 + b"\nlast"
     writer = threading.Thread(target=lambda: (os.write(write, text), os.close(write)))
     writer.start()
-    lines = [line for line in _lines(read) if line is not None]
+    together = [lines for lines in _lines(read) if lines is not None]
+    lines = [line for lines in together for line in lines]
     writer.join()
     os.close(read)
     assert [line[:4] for line in lines] == [b"a", b"", b"bb", b"xxxx", b"last"]

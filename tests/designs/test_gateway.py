@@ -814,7 +814,7 @@ def test_a_block_that_fails_after_its_commit_is_skipped(monkeypatch):
     gateway = Gateway(noise("driven"), block=4)
     evaluate = gateway._exact.sample
 
-    def fails(t):
+    def fails(t, **options):
         raise MemoryError
 
     monkeypatch.setattr(gateway._exact, "sample", fails)
