@@ -24,8 +24,8 @@ moved = script("thresholds")
 
 #: What objects show besides numbers of their own: settings, parts, data, texts, doors.
 NO_NUMBERS = {
-    "PrivacyGuarantee": "black_box compose correlations exact explain from_dict horizon "
-    "in_window loss record releases satisfies scope sentence to_dict",
+    "PrivacyGuarantee": "black_box compose correlations exact explain from_dict "
+    "loss record releases satisfies scope sentence to_dict",
     "OutputNoise": "bound design factor family horizon initial_state_covariance kept over parts "
     "plant plant_data plot process record request sample save stream system timepts with_std",
     "PrivateLoop": "G K L N Q QN R RN closed_loop controller data guarantee history noise "

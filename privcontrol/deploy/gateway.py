@@ -499,7 +499,11 @@ def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
 
 
 def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
-    """The noise with the guarantee of a window that begins at this sample."""
+    """The noise with the guarantee of a window that begins at this sample.
+
+    Times of the adjacency are counted from there. A move is another one in each window,
+    so guarantees of different windows do not add.
+    """
     start = sample_index(start, "start", math.inf)
     if start == 0:
         return noise
@@ -508,7 +512,9 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "start: noise without a horizon begins in its stationary law at any "
             "sample; leave start out, and the ledger counts each beginning as a release"
         )
-    return promising(noise, guarantee=noise.guarantee.in_window(start))
+    window = (start, start + noise.horizon)
+    scope = replace(noise.guarantee.scope, window=window)
+    return promising(noise, guarantee=replace(noise.guarantee, scope=scope))
 
 
 def on_grid(

@@ -547,11 +547,6 @@ class PrivacyGuarantee(Accounted, Saved):
         loss = PrivacyLoss.black_box([(*budget.pair, 1)])
         return cls(loss, scope, 1, budget.delta or cls.quoted_delta)
 
-    @property
-    def horizon(self) -> float | None:
-        """Number of samples covered, or None where the data are no trajectory."""
-        return self.scope.horizon
-
     def compose(self, *others: PrivacyGuarantee) -> PrivacyGuarantee:
         """Return the guarantee of all these releases of the same secret together.
 
@@ -738,53 +733,6 @@ class PrivacyGuarantee(Accounted, Saved):
             worst=worst,
         )
 
-    def in_window(self, start: int) -> PrivacyGuarantee:
-        """Return the same promise for a later window of a run, which begins at a sample.
-
-        Times of the adjacency are counted from there. Guarantees of different windows do
-        not add, because a move is another one in each of them: a `Mechanism` with the
-        factors of all windows as the blocks of one matrix evaluates them together.
-
-        Parameters
-        ----------
-        start : int
-            The first sample of the window.
-
-        Returns
-        -------
-        PrivacyGuarantee
-
-        Raises
-        ------
-        ValueError
-            If the guarantee is not about a trajectory, or says already which part of a
-            longer run it is about, or the start is negative.
-
-        Examples
-        --------
-        >>> import privcontrol as pc
-        >>> budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
-        >>> noise = pc.design_output_noise(pc.plants.vehicle(), horizon=5, budget=budget,
-        ...     adjacency=pc.StateAdjacency({"position": 1.0}), models="exact")
-        >>> later = noise.guarantee.in_window(10)
-        >>> later.gdp == noise.guarantee.gdp
-        True
-        """
-        if self.horizon is None:
-            raise ValueError(
-                "in_window: expected the guarantee of a trajectory; these data have no "
-                "samples in time"
-            )
-        known = self.scope.window
-        if known is not None and known[1] - known[0] != self.horizon:
-            raise ValueError(
-                f"in_window: the guarantee is about samples {known[0]} to {known[1] - 1} of "
-                f"a run of {self.horizon} samples already"
-            )
-        first = positive_integer(start, "start", zero=True)
-        window = (first, first + self.horizon)
-        return replace(self, scope=replace(self.scope, window=window))
-
     def _same_secret(self, other: PrivacyGuarantee) -> None:
         """Raise an error if the other guarantee is about another secret."""
         for name, (plural, advice) in _COMPARED.items():
@@ -955,9 +903,9 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def _horizon(self) -> str:
         """Return the samples that the guarantee is about, in words."""
-        if not self.horizon:
+        if not self.scope.horizon:
             return ""
-        return horizon_of(self.horizon).words(self.releases, self.scope.window)
+        return horizon_of(self.scope.horizon).words(self.releases, self.scope.window)
 
     def _sum(self) -> str:
         """Return how foreign releases add, in words."""
@@ -969,7 +917,7 @@ class PrivacyGuarantee(Accounted, Saved):
         """All of the guarantee in one line."""
         scope = self.scope
         horizon = self._horizon() or scope.domain
-        if self.horizon and math.isfinite(self.horizon):
+        if self.scope.horizon and math.isfinite(self.scope.horizon):
             horizon = f"horizon {horizon}"
         clauses = (
             f"{family_in_words(self.loss)} differential privacy, {self._size()}, for "
@@ -991,7 +939,7 @@ class PrivacyGuarantee(Accounted, Saved):
             kind = f"{kind} noise"
         releases = f"{kind}, {counted(self.releases, 'release')}"
         share = shown(100 * self.detection())
-        is_run = self.horizon is not None and self.releases == 1
+        is_run = self.scope.horizon is not None and self.releases == 1
         cases = "runs" if is_run else "cases"
         differs = scope.change.differs if scope.change is not None else ""
         meaning = sentences.meaning(FALSE_ALARM, share, cases, differs)
@@ -1048,7 +996,7 @@ class PrivacyGuarantee(Accounted, Saved):
 
     def _fitting(self, distance: int) -> float:
         """Return how many changes at a distance a run has room for."""
-        return horizon_of(self.horizon or math.inf).room(distance)
+        return horizon_of(self.scope.horizon or math.inf).room(distance)
 
     @property
     def _is_linear(self) -> bool:
@@ -1096,7 +1044,7 @@ class PrivacyGuarantee(Accounted, Saved):
         """Return what `explain` adds to the summary."""
         scope = self.scope
         manner = "exactly, unless rng= is given: then simulated in double precision"
-        if self.horizon:
+        if self.scope.horizon:
             manner = "exactly by a Gateway; simulations are in double precision"
         accounts = []
         for delta in (1e-2, 1e-3, 1e-5):

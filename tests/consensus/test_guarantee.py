@@ -369,4 +369,4 @@ def test_the_network_guarantee_is_the_worst_node_s():
         max(kappa_inverse(b.epsilon, b.delta) for b in BUDGETS), rel=1e-14
     )
     assert nx.is_connected(TEN_AGENTS)
-    assert consensus.guarantee.horizon is None
+    assert consensus.guarantee.scope.horizon is None

@@ -326,7 +326,7 @@ def test_long_runs_get_noise_of_low_order_within_the_gap():
     moved[2:, 1] += impulse[:-1]
     shifts = np.linalg.norm(np.linalg.solve(root, moved), axis=0)
     assert shifts.max() <= low.guarantee.gdp * (1 + 1e-9)
-    assert low.guarantee.horizon == 400
+    assert low.guarantee.scope.horizon == 400
     assert low.guarantee.satisfies(BUDGET)
 
 

@@ -316,7 +316,7 @@ def test_guarantees_name_their_secret_and_survive_json():
         == noise.guarantee
     )
     assert "A, B and C exact" in noise.guarantee.sentence
-    assert noise.guarantee.horizon == 12
+    assert noise.guarantee.scope.horizon == 12
     with pytest.raises(ValueError, match="different adjacencies"):
         (
             noise.guarantee
