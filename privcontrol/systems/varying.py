@@ -34,40 +34,6 @@ MOST_LIFTED = 24
 class VaryingPlant(VaryingSystem, Plant):
     """A plant whose matrices are known at each sample; see `VaryingSystem`."""
 
-    @classmethod
-    def of_list(cls, systems: Sequence[ct.StateSpace]) -> Plant:
-        """Return the plant of a list, which is constant if all are equal.
-
-        Raises
-        ------
-        control.ControlArgument
-            If the list is empty, or holds something else than discrete-time StateSpaces of
-            one sampling time.
-        control.ControlDimension
-            If two of them have other names of states, inputs or outputs.
-        """
-        if not len(systems):
-            raise ct.ControlArgument(
-                "sys: expected at least one plant in the list, got none"
-            )
-        known: dict[int, Plant] = {}  # often the same objects come again and again
-        plants = []
-        for t, system in enumerate(systems):
-            if id(system) not in known:
-                known[id(system)] = _plant_at(system, t)
-            plants.append(known[id(system)])
-        first = plants[0]
-        for t, plant in enumerate(plants):
-            if plant is not first:
-                _check_fits(plant, first, t)
-        every = zip(*(plant.matrices for plant in plants), strict=True)
-        A, B, C, D = (_frozen(np.stack(matrices)) for matrices in every)
-        along = (A, B, C, D)
-        if all((matrices == matrices[0]).all() for matrices in along):
-            return first
-        named = {kind: getattr(first, kind) for kind in _KINDS}
-        return cls(along=along, dt=first.dt, name=first.name, **named)
-
     def __repr__(self) -> str:
         return (
             f"VaryingPlant({self.name!r}: {self.samples} samples, {self.order} states)"
@@ -78,8 +44,8 @@ class VaryingPlant(VaryingSystem, Plant):
         if horizon == self.samples:
             return self
         turn = np.arange(horizon) % self.samples
-        A, B, C, D = (_frozen(matrices[turn]) for matrices in self.along)
-        return self._with((A, B, C, D))
+        A, B, C, D = (matrices[turn] for matrices in self.along)
+        return _like(self, (A, B, C, D))
 
     def lifted(self) -> Plant:
         """Return the constant plant whose sample is one period.
@@ -125,30 +91,25 @@ class VaryingPlant(VaryingSystem, Plant):
             outputs=at_each_sample(self.outputs, count),
         )
 
-    def _with(self, along: Stacks) -> VaryingPlant:
-        named = {kind: getattr(self, kind) for kind in _KINDS}
-        return VaryingPlant(along=along, dt=self.dt, name=self.name, **named)
-
     def without_signs(self) -> VaryingPlant:
         A, B, C, D = self.along
-        return self._with((np.abs(A), B, C, D))
+        return _like(self, (np.abs(A), B, C, D))
 
     def statespace(self) -> Any:
         """Return a python-control system for each sample, those that are equal only once."""
         made: dict[bytes, ct.StateSpace] = {}
         systems = []
         for t in range(self.samples):
-            now = self.plant_at(t)
+            now = self._plant_at(t)
             content = b"".join(matrix.tobytes() for matrix in now.matrices)
             if content not in made:
                 made[content] = now.statespace()
             systems.append(made[content])
         return systems
 
-    def plant_at(self, t: int) -> Plant:
+    def _plant_at(self, t: int) -> Plant:
         """Return the plant of sample t, which stays so."""
-        named = {kind: getattr(self, kind) for kind in _KINDS}
-        return Plant(*self.at(t).matrices, dt=self.dt, name=self.name, **named)
+        return Plant(*self.at(t).matrices, dt=self.dt, name=self.name, **_names(self))
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> VaryingPlant:
@@ -165,18 +126,18 @@ class VaryingPlant(VaryingSystem, Plant):
         for matrices in self.along:
             digest.update(repr(matrices.shape).encode())
             digest.update(np.ascontiguousarray(matrices + 0.0).tobytes())
-        digest.update(repr((self.dt, *(getattr(self, k) for k in _KINDS))).encode())
+        digest.update(repr((self.dt, *_names(self).values())).encode())
         return digest.hexdigest()[:12]
 
     def elsewhere(self, name: object) -> str:
-        return self.plant_at(0).elsewhere(name)
+        return self._plant_at(0).elsewhere(name)
 
     def differences(self, other: Plant) -> list[str]:
         if not isinstance(other, VaryingPlant):
             return ["number of samples (a list in place of one plant)"]
         if self.samples != other.samples:
             return [f"number of samples ({self.samples} in place of {other.samples})"]
-        found = self.plant_at(0).differences(other.plant_at(0))
+        found = self._plant_at(0).differences(other._plant_at(0))
         for name, mine, theirs in zip("ABCD", self.along, other.along, strict=True):
             if name not in found and not np.array_equal(mine, theirs):
                 found.append(name)
@@ -193,8 +154,44 @@ def _frozen(array: NDArray) -> NDArray:
     return array
 
 
-def _plant_at(system: object, t: int) -> Plant:
-    """Return the plant of a sample, or an error that names the sample."""
+def _names(plant: Plant) -> dict[str, tuple[str, ...]]:
+    """Return the names of a plant's states, inputs and outputs."""
+    return {kind: getattr(plant, kind) for kind in _KINDS}
+
+
+def _like(plant: Plant, stacks: Stacks) -> VaryingPlant:
+    """Return the plant that has these matrices, and is else like another."""
+    A, B, C, D = map(_frozen, stacks)
+    return VaryingPlant(
+        along=(A, B, C, D), dt=plant.dt, name=plant.name, **_names(plant)
+    )
+
+
+def _of_list(systems: Sequence[ct.StateSpace]) -> Plant:
+    """Return the plant of a list, which is constant if all are equal."""
+    if not len(systems):
+        raise ct.ControlArgument(
+            "sys: expected at least one plant in the list, got none"
+        )
+    known: dict[int, Plant] = {}  # often the same objects come again and again
+    plants = []
+    for t, system in enumerate(systems):
+        if id(system) not in known:
+            known[id(system)] = _sample_of(system, t)
+        plants.append(known[id(system)])
+    first = plants[0]
+    for t, plant in enumerate(plants):
+        if plant is not first:
+            _check_fits(plant, first, t)
+    every = zip(*(plant.matrices for plant in plants), strict=True)
+    A, B, C, D = (np.stack(matrices) for matrices in every)
+    if all((matrices == matrices[0]).all() for matrices in (A, B, C, D)):
+        return first
+    return _like(first, (A, B, C, D))
+
+
+def _sample_of(system: object, t: int) -> Plant:
+    """Return the plant of a sample of a list, or an error that names the sample."""
     if isinstance(system, list | tuple):
         raise ct.ControlArgument(
             f"sys: expected a StateSpace at sample {t} of the list, got a list; models= "
@@ -227,9 +224,8 @@ def _check_fits(plant: Plant, first: Plant, t: int) -> None:
 
 def repeated(plant: Plant, samples: int) -> VaryingPlant:
     """Return a constant plant as one that varies, over some samples."""
-    A, B, C, D = (_frozen(np.stack([matrix] * samples)) for matrix in plant.matrices)
-    named = {kind: getattr(plant, kind) for kind in _KINDS}
-    return VaryingPlant(along=(A, B, C, D), dt=plant.dt, name=plant.name, **named)
+    A, B, C, D = (np.stack([matrix] * samples) for matrix in plant.matrices)
+    return _like(plant, (A, B, C, D))
 
 
 def plant_of(
@@ -250,8 +246,11 @@ def plant_of(
 
     Raises
     ------
-    control.ControlArgument, control.ControlDimension
-        As for `VaryingPlant.of_list`.
+    control.ControlArgument
+        If the list is empty, or holds something else than discrete-time StateSpaces of
+        one sampling time.
+    control.ControlDimension
+        If two of them have other names of states, inputs or outputs.
     ValueError
         If a list has another number of plants.
     """
@@ -263,7 +262,7 @@ def plant_of(
                 "period: it repeats a list of plants, and this is one plant; leave it out"
             )
         return Plant.of(sys)
-    plant = VaryingPlant.of_list(sys)
+    plant = _of_list(sys)
     count = len(sys)
     if period is not None and positive_integer(period, "period") != count:
         raise ValueError(
