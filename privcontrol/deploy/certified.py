@@ -34,7 +34,7 @@ def checked(path: Path, longest: int | None, resolution: Steps) -> list[str]:
     guarantee = _promise(_loaded(path, longest), resolution)
     texts = [f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}"]
     if resolution is not None:
-        texts.append(_section(guarantee, "Not hidden"))
+        texts.append(_not_hidden(guarantee))
     return texts
 
 
@@ -137,10 +137,10 @@ def _promise(design: OutputNoise | PrivateLoop, resolution: Steps) -> PrivacyGua
     return on_grid(_noise(design), resolution).guarantee
 
 
-def _section(guarantee: PrivacyGuarantee, label: str) -> str:
-    """Return the lines of a guarantee's whole text that stand behind a label."""
+def _not_hidden(guarantee: PrivacyGuarantee) -> str:
+    """Return the lines of a guarantee's whole text that say what is not hidden."""
     lines = guarantee.explain().splitlines()
-    first = [line.startswith(f"{label}:") for line in lines].index(True)
+    first = [line.startswith("Not hidden:") for line in lines].index(True)
     last = first + 1
     while last < len(lines) and lines[last].startswith(" "):
         last += 1

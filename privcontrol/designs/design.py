@@ -331,7 +331,7 @@ def design_output_noise(
         request = replace(request, family=_cheapest_law(laws))
     check_models(request, plant, max_std)
 
-    with one_thread, timed_bar(progress, "design", faster(request, plant)):
+    with one_thread, timed_bar(progress, faster(request, plant)):
         if chooses_floor:
             noise, laws = _beside_cheapest_floor(plant, request, weight, compares)
         elif request.bound is not None:

@@ -831,7 +831,7 @@ class FrequencyGrid:
     count: int  # N on the whole circle, a power of two
 
     @classmethod
-    def fitting(cls, poles: NDArray, longest: int = 1) -> FrequencyGrid:
+    def fitting(cls, poles: NDArray, longest: int) -> FrequencyGrid:
         """Return the grid that resolves functions with these poles to double precision.
 
         So are the spectra of shapes of at most ``longest`` samples, which oscillate.

@@ -82,7 +82,7 @@ def guarantee_of_models(
         if not plants:
             raise ValueError("models: expected at least one plant")
     for plant in plants if region is None else [region.plant_data]:
-        plant.check_outputs_of(noise.plant_data, "models")
+        plant.check_model_of(noise.plant_data)
     resolution = None if noise.request is None else noise.request.resolution
     world = World(tuple(plants), horizon, region, resolution, noise.kept)
     loss = certify(noise.parts, secret, world, noise.family)

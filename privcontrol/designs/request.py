@@ -287,7 +287,7 @@ def _checked_models(
         )
     plants = tuple(plant_of(model, horizon, name="models") for model in models)
     for plant in plants:
-        plant.check_outputs_of(nominal, "models")
+        plant.check_model_of(nominal)
     return plants, None
 
 

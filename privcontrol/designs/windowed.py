@@ -345,7 +345,7 @@ class SpectrumProblem:
         return _Step(roots[:, None, None], cost, squares, (), ())
 
     def _of_balls(
-        self, tol: float, start: NDArray | None = None
+        self, tol: float, start: NDArray | None
     ) -> tuple[_Step, Weighted, Weighted]:
         """Return the cheapest spectrum for the balls around the windows, and its weights.
 

@@ -131,8 +131,8 @@ def _between(start: float, end: float, is_done: bool) -> Iterator[None]:
 
 
 @contextmanager
-def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
-    """A bar that counts the seconds of work, and those that its pieces say are left.
+def timed_bar(progress: bool, faster: str) -> Iterator[None]:
+    """A bar that counts the seconds of a design, and those that its pieces say are left.
 
     It is shown when two seconds have passed.
 
@@ -141,9 +141,9 @@ def timed_bar(progress: bool, label: str, faster: str = "") -> Iterator[None]:
     PrivacyWarning
         Without a bar, after ten seconds, with what would be ``faster``.
     """
-    shown = progress_bar(None, progress, "s", desc=label, delay=SHORT)
+    shown = progress_bar(None, progress, "s", desc="design", delay=SHORT)
     if not progress:
-        with _noted(f"{label} has", faster):
+        with _noted("design has", faster):
             yield
         return
     stopped = Event()

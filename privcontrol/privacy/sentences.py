@@ -86,10 +86,7 @@ def repetitions(
 
 
 def lasting(
-    levels: Sequence[float],
-    counts: Sequence[int],
-    distance: int,
-    kind: str,
+    levels: Sequence[float], counts: Sequence[int], distance: int, kind: str
 ) -> str:
     """Say how many changes at a distance are found no more often than in some shares."""
     kept = [

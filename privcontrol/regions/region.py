@@ -133,7 +133,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
         ValueError
             If the plant is outside.
         """
-        self.plant_data.check_outputs_of(plant, "models")
+        self.plant_data.check_model_of(plant)
         if not self.contains(plant):
             raise ValueError(
                 f"models: the plant {plant.name} is not in the {type(self).__name__}, so "

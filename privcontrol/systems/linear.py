@@ -845,8 +845,8 @@ class Plant(SampledSystem, LinearSystem):
                 )
         return found
 
-    def check_outputs_of(self, nominal: Plant, name: str) -> None:
-        """Make sure that outputs and sampling time are those of another plant.
+    def check_model_of(self, nominal: Plant) -> None:
+        """Make sure that outputs and sampling time of a model are those of a plant.
 
         Raises
         ------
@@ -855,7 +855,7 @@ class Plant(SampledSystem, LinearSystem):
         """
         if self.outputs != nominal.outputs or self.dt != nominal.dt:
             raise ct.ControlDimension(
-                f"{name}: expected plants with outputs {', '.join(nominal.outputs)} and "
+                f"models: expected plants with outputs {', '.join(nominal.outputs)} and "
                 f"dt = {nominal.dt}, got outputs {', '.join(self.outputs)} and "
                 f"dt = {self.dt}"
             )

@@ -402,7 +402,7 @@ def test_noise_for_a_long_level_of_a_slow_plant_is_within_the_gap():
 @pytest.mark.parametrize("pole", [0.3, 0.9, 0.999])
 def test_covariances_of_a_grid_are_those_of_the_spectrum(pole):
     """That of 1 / (1 - a z^-1) is a^k / (1 - a^2), far from the points that are dense too."""
-    grid = FrequencyGrid.fitting(np.array([0.999]))
+    grid = FrequencyGrid.fitting(np.array([0.999]), 1)
     spectrum = 1 / np.abs(1 - pole / grid.points) ** 2
     found = grid.covariances(spectrum, 400)
     expected = pole ** np.arange(401.0) / (1 - pole**2)
