@@ -35,7 +35,6 @@ from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import FINE, ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.guarantee import shown
-from ..privacy.law import BallLaw
 from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
 from ..privacy.radial_design import truncation_of
@@ -306,10 +305,10 @@ def _truncated(budgets: Sequence[PrivacyBudget], dimension: int) -> _RadialLaw:
             f'{len(set(budgets))} different ones; pass family="ball"'
         )
     budget = budgets[0]
-    rate, radius = truncation_of(budget, dimension)
-    bound = float_above(rate * radius, 2)
-    variance = BallLaw(dimension, bound).unit_variance / rate**2 * len(budgets)
-    return _RadialLaw("truncated", {budget: rate}, variance, bound)
+    size = truncation_of(budget, dimension)
+    bound = float_above(size.law.bound, 2)
+    variance = size.variance * len(budgets)
+    return _RadialLaw("truncated", {budget: size.rate}, variance, bound)
 
 
 def _budgets(network: Network, budget: object, moves: str) -> list[PrivacyBudget]:

@@ -321,8 +321,8 @@ class _Perturbation(Released):
         if self.family == "ball":
             return BallNoise(unit, rate=1.0)
         budget = checked_budget(self.budget)
-        rate, bound = truncation_of(budget, dimension, self.releases)
-        return BallNoise(unit, rate=1.0, bound=rate * bound * (1 + 4 * EPS))
+        size = truncation_of(budget, dimension, self.releases)
+        return BallNoise(unit, rate=1.0, bound=size.law.bound * (1 + 4 * EPS))
 
     def _calibrate(self, sensitivity: float, scope: Scope) -> None:
         """Set the noise size for a sensitivity, and the guarantee, evaluated back."""

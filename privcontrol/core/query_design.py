@@ -15,9 +15,8 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -27,7 +26,7 @@ from ..numerics.balls import rational_matrix
 from ..numerics.checks import one_of, positive_integer, positive_number, real_array
 from ..numerics.ellipsoid import gaussian_shape, weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import column_norms, float_above, rank_tolerance, smallest
+from ..numerics.linalg import column_norms, float_above, rank_tolerance
 from ..numerics.thresholds import ALIKE, ROUNDED
 from ..privacy.budget import (
     LARGEST_EXCESS,
@@ -37,13 +36,14 @@ from ..privacy.budget import (
 )
 from ..privacy.guarantee import FALSE_ALARM, PrivacyGuarantee, shown
 from ..privacy.least_variance import least_law_variance
-from ..privacy.loss import MOST_TRUNCATED, PrivacyLoss, detection, scaled, worst_moves
+from ..privacy.loss import MOST_TRUNCATED, detection, worst_moves
 from ..privacy.radial_design import (
-    ball_rate_of,
-    radial_delta,
-    truncated_variance,
-    truncation_of,
-    truncation_within,
+    RadialSize,
+    blocks_size,
+    laplace_size,
+    least_radial_size,
+    radial_size,
+    turning_point,
 )
 from ..privacy.release import Step, exact_product
 from .adjacency import Adjacency, checked_adjacency
@@ -55,13 +55,6 @@ from .mechanism import Mechanism, guarantee_of
 from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
 from .query import NO_NOISE, LinearQuery, checked_query
 
-if TYPE_CHECKING:
-    pass
-
-#: Releases up to which laws are compared.
-_MOST_RELEASES = 64
-#: Relative precision of the size of blocks, each trial of which takes a convolution.
-_SIZED_WELL = 1e-3
 #: Part of the cost that another law has to save to be named.
 _WORTH_A_LINE = 0.1
 
@@ -128,7 +121,7 @@ class LawOption:
             return None
         if not (budget.epsilon and budget.delta):
             return None
-        return _turning_point(self.law, budget, self.dimension)
+        return turning_point(self.law, budget, self.dimension)
 
     def __str__(self) -> str:
         law = self.law
@@ -141,45 +134,6 @@ class LawOption:
         if self.turns is None:
             return line
         return f"{line}, larger than Gaussian from {self.turns} releases"
-
-
-@lru_cache(maxsize=64)
-def _turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | None:
-    """Return from how many releases on Gaussian noise of a shape is smaller."""
-    is_larger = partial(_is_larger, law, budget, dimension)
-    below, count, step = 0, 1, 1
-    if law == "truncated" and dimension == 1:
-        # its best rate and radius are no worse than the ball law, which is quickly sized
-        ball = _turning_point("ball", budget, dimension)
-        if ball is None:
-            return None
-        below, count = ball - 1, ball
-    while not is_larger(count):
-        below, count, step = count, count + step, 2 * step
-        if count > _MOST_RELEASES:
-            return None
-    while count - below > 1:
-        middle = (below + count) // 2
-        if is_larger(middle):
-            count = middle
-        else:
-            below = middle
-    return count
-
-
-def _is_larger(law: str, budget: PrivacyBudget, dimension: int, count: int) -> bool:
-    """Return whether radial noise of so many releases has more variance than Gaussian noise."""
-    variance = 1 / budget.shift(count) ** 2
-    if law == "ball":
-        rate = math.sqrt((dimension + 1) / variance)
-        return radial_delta(budget, dimension, rate, math.inf, count) > budget.pair[1]
-    share = budget.laplace_epsilon(count), budget.pair[1] / count
-    shares = PrivacyBudget(epsilon=share[0], delta=share[1])
-    if truncated_variance(dimension, *truncation_of(shares, dimension)) <= variance:
-        return False
-    if dimension > 1:  # of which each release has its share
-        return True
-    return not truncation_within(budget, variance, count)
 
 
 class PricedByShape:
@@ -368,24 +322,15 @@ class NoiseDesign(PricedByShape):
         if not self.unit_bound > 0:
             return None
         rank = shape.shape[1]
-        rates = {"ball": (ball_rate_of(budget, rank, self.releases), math.inf)}
-        if rank <= MOST_TRUNCATED:
-            rates["truncated"] = truncation_of(budget, rank, self.releases)
-        variances = {}
-        for law, (rate, bound) in rates.items():
-            variances[law] = BallNoise(
-                np.eye(rank), rate=rate, bound=bound
-            ).unit_variance
-        law = min(variances, key=variances.__getitem__)
-        share = variances[law] * self.guarantee.gdp**2
+        size = least_radial_size(budget, rank, self.releases)
+        share = size.variance * self.guarantee.gdp**2
         if share > 1 - _WORTH_A_LINE:
             return None
-        rate, bound = rates[law]
-        other = PrivacyLoss.radial(rate, rank, rate * bound).released(self.releases)
+        other = size.loss.released(self.releases)
         own = LawOption.of("gaussian", self, self.releases)
         option = replace(
             own,
-            law=law,
+            law=size.law.name,
             cost=self.cost * share,
             std=own.std * math.sqrt(share),
             advantage=float(other.delta(0.0)),
@@ -577,19 +522,19 @@ class _Request:
         return self.sized(LaplaceNoise, factor, scale, excess, lower_bound)
 
     def ball(
-        self, factor: NDArray, rate: float, bound: float, lower_bound: float
+        self, factor: NDArray, size: RadialSize, lower_bound: float
     ) -> NoiseDesign:
         """Return radial noise of a shape that hides every move with a shift of one."""
 
         def law(factor: NDArray) -> Noise:
-            return BallNoise(factor, rate=rate, bound=bound)
+            return BallNoise(factor, rate=size.rate, bound=size.bound)
 
         def excess(guarantee: PrivacyGuarantee) -> float:
-            ((size, _, _), _) = guarantee.loss.rows[0].radial[0]
-            if size > rate * (1 + LARGEST_EXCESS):
-                return size / rate
+            ((shift, _, _), _) = guarantee.loss.rows[0].radial[0]
+            if shift > size.rate * (1 + LARGEST_EXCESS):
+                return shift / size.rate
             meets = guarantee.loss.released(self.releases).satisfies(self.budget)
-            return 1.0 if meets else max(size / rate, 1 + RADIAL_STEP)
+            return 1.0 if meets else max(shift / size.rate, 1 + RADIAL_STEP)
 
         return self.sized(law, factor, 1.0, excess, lower_bound)
 
@@ -631,49 +576,6 @@ def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarant
     if budget.delta is None:
         return guarantee
     return replace(guarantee, quoted_delta=budget.delta)
-
-
-def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
-    """Return the least multiple of a Laplace factor that meets a budget.
-
-    ``loss`` is that of one release with the factor as it is, the budget that of all
-    ``releases``.
-    """
-    pure = loss.pure * releases
-    allowed = budget.laplace_epsilon()
-    if budget.pure:
-        return float_above(pure / allowed, 2)
-
-    def meets(size: float) -> bool:
-        smaller = scaled(loss, Fraction(1) / Fraction(size))
-        return smaller.released(releases).satisfies(budget)
-
-    if budget.delta is not None:
-        allowed = max(allowed, budget.delta)
-    high = float(pure / allowed)
-    if not math.isfinite(high):
-        return high
-    return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**60)
-
-
-def blocks_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
-    """Return nearly the least multiple of a factor of blocks that meets a budget.
-
-    One Laplace number that moves by what all blocks lose together bounds one release. A
-    loss that is spread over several numbers may be larger, as that of one radial law is.
-    """
-    if releases > 1:
-        return laplace_size(loss, budget, releases)
-    high = float(loss.pure / ball_rate_of(budget, 1, 1))
-    most = max(r for row in loss.rows for (_, r, _), _ in row.radial)
-    low = float(loss.pure / ball_rate_of(budget, most, 1))
-    if low > high * (1 - _SIZED_WELL):
-        return high
-
-    def meets(size: float) -> bool:
-        return scaled(loss, Fraction(1) / Fraction(size)).satisfies(budget)
-
-    return smallest(meets, low, high, tolerance=_SIZED_WELL, limit=2 * high)
 
 
 # -- designs -------------------------------------------------------------------------
@@ -1079,15 +981,9 @@ def _of_law(request: _Request, law: str) -> NoiseDesign:
             query, adjacency, budget, weight=weight, releases=releases
         )
     shape, lower_bound = _cheapest(request, GaussianNoise)
-    dimension = shape.shape[1]
-    if law == "ball":
-        rate = ball_rate_of(budget, dimension, request.releases)
-        bound = math.inf
-    else:
-        rate, bound = truncation_of(budget, dimension, request.releases)
-    unit = BallNoise(shape, rate=rate, bound=bound)
-    least = lower_bound * unit.unit_variance * (1 - 1e-12)
-    found = [request.ball(shape, rate, bound, least)]
+    size = radial_size(law, budget, shape.shape[1], request.releases)
+    least = lower_bound * size.variance * (1 - 1e-12)
+    found = [request.ball(shape, size, least)]
     if law == "ball":
         found += _in_blocks(request)
     return min(found, key=lambda design: design.cost)

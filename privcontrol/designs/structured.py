@@ -22,7 +22,6 @@ from ..core.blocks import blocks_under_weight
 from ..core.constraints import cheapest_factor
 from ..core.mechanism import padding_of
 from ..core.noise import LaplaceNoise
-from ..core.query_design import blocks_size
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import Blocks, DrawnOnce, Radial, Structured, White
@@ -34,7 +33,13 @@ from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
 from ..privacy.loss import PrivacyLoss
-from ..privacy.radial_design import ball_rate_of, truncation_beside, truncation_of
+from ..privacy.radial_design import (
+    RadialSize,
+    ball_rate_of,
+    blocks_size,
+    radial_size,
+    truncation_beside,
+)
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
@@ -169,13 +174,11 @@ def radial_beside_floor(problem: DesignProblem) -> Proposal:
     size, left = float_above(size, 4), float_above(left, 4)
     _check_left(problem, left)
     if problem.law == "ball":
-        rate, bound = _ball_beside(problem, unit, left), math.inf
+        beside = RadialSize(unit.once, _ball_beside(problem, unit, left))
     else:
-        rate, bound = truncation_beside(
-            problem.budget, unit.once, left, request.releases
-        )
-    gain = size / rate * (1 + 1e-12)
-    part = replace(unit, factor=shape * gain, bound=rate * bound)
+        beside = truncation_beside(problem.budget, unit.once, left, request.releases)
+    gain = size / beside.rate * (1 + 1e-12)
+    part = replace(unit, factor=shape * gain, bound=beside.law.bound)
     responses = part.responses(problem.horizon).reshape(problem.query.size, -1)
     cost = part.law.unit_variance * problem.cost(responses)
     return Proposal((part, floor), cost + white_cost(problem, problem.floor))
@@ -209,12 +212,8 @@ def _check_left(problem: DesignProblem, left: float) -> None:
 def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
     """Return the noise of a shape (n, r) that hides every move with a shift of one."""
     request = problem.request
-    dimension = shape.shape[1]
-    if problem.law == "ball":
-        rate = ball_rate_of(problem.budget, dimension, request.releases)
-        return Radial(problem.plant, shape / rate)
-    rate, radius = truncation_of(problem.budget, dimension, request.releases)
-    return Radial(problem.plant, shape / rate, rate * radius)
+    size = radial_size(problem.law, problem.budget, shape.shape[1], request.releases)
+    return Radial(problem.plant, shape / size.rate, size.law.bound)
 
 
 def radial_variance(problem: DesignProblem, dimension: int) -> float:

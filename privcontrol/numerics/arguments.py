@@ -6,11 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    pass
-
+from typing import ParamSpec, TypeVar
 
 #: What users of other libraries type, and what it may be called here.
 _SYNONYMS = {

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 def html_table(rows: Mapping[str, str]) -> str:

@@ -1,21 +1,23 @@
-"""Rates and radii of radial noise that meet a budget."""
+"""Sizes of radial and Laplace noise that meet a budget."""
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
 
 from scipy.optimize import minimize_scalar
 
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS, smallest
+from ..numerics.linalg import EPS, float_above, smallest
 from .budget import (
     PrivacyBudget,
     kappa_upper,
 )
 from .joint import joint_delta
 from .law import BallLaw
-from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift
+from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift, scaled
 from .radial import ball_rate, truncated_radius
 
 #: Relative precision of the rate of radial noise for several releases.
@@ -26,6 +28,53 @@ _RATES_TRIED = 8
 _ROUGH_RADIUS = 1e-3
 #: Share of a budget that truncated noise with a floor leaves, above all roundings.
 _SPARED = 1e-6
+#: Releases up to which laws are compared.
+_MOST_RELEASES = 64
+#: Relative precision of the size of blocks, each trial of which takes a convolution.
+_SIZED_WELL = 1e-3
+
+
+@dataclass(frozen=True)
+class RadialSize:
+    """Rate and radius of radial noise that hides moves of one."""
+
+    dimension: int
+    rate: float
+    bound: float = math.inf
+
+    @property
+    def law(self) -> BallLaw:
+        """The law of ``rate`` times the noise."""
+        return BallLaw(self.dimension, self.rate * self.bound)
+
+    @property
+    def variance(self) -> float:
+        """Variance of each number of the noise."""
+        return self.law.unit_variance / self.rate**2
+
+    @property
+    def loss(self) -> PrivacyLoss:
+        """What one release reveals of a move of one."""
+        return PrivacyLoss.radial(self.rate, self.dimension, self.law.bound)
+
+
+def radial_size(
+    law: str, budget: PrivacyBudget, dimension: int, releases: int = 1
+) -> RadialSize:
+    """Return the size of "ball" or "truncated" noise that meets a budget."""
+    if law == "ball":
+        return RadialSize(dimension, ball_rate_of(budget, dimension, releases))
+    return truncation_of(budget, dimension, releases)
+
+
+def least_radial_size(
+    budget: PrivacyBudget, dimension: int, releases: int
+) -> RadialSize:
+    """Return the size of the radial noise of least variance that meets a budget."""
+    sizes = [radial_size("ball", budget, dimension, releases)]
+    if dimension <= MOST_TRUNCATED:
+        sizes.append(radial_size("truncated", budget, dimension, releases))
+    return min(sizes, key=lambda size: size.variance)
 
 
 def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int) -> float:
@@ -46,8 +95,8 @@ def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int) -> float:
 
 def truncation_of(
     budget: PrivacyBudget, dimension: int, releases: int = 1
-) -> tuple[float, float]:
-    """Return rate and radius of truncated noise that meets a budget for moves of one.
+) -> RadialSize:
+    """Return the size of truncated noise that meets a budget for moves of one.
 
     Several releases of one number compose by convolution. Of the rates between the
     budget's share and that of the law without a radius the one of least variance is taken.
@@ -68,13 +117,11 @@ def truncation_of(
 
 
 @lru_cache(maxsize=64)
-def _truncation(
-    budget: PrivacyBudget, dimension: int, releases: int
-) -> tuple[float, float]:
+def _truncation(budget: PrivacyBudget, dimension: int, releases: int) -> RadialSize:
     """Return `truncation_of` a checked budget."""
     least = budget.laplace_epsilon(releases)
     share = math.nextafter(budget.pair[1] / releases, 0.0)
-    basic = least, truncated_radius(least, share, dimension)
+    basic = RadialSize(dimension, least, truncated_radius(least, share, dimension))
     if releases == 1 or dimension > 1:
         return basic
 
@@ -91,26 +138,26 @@ def _truncation(
     if not least < most:  # but for rounding, where delta is tiny
         return basic
     found = minimize_scalar(
-        lambda rate: truncated_variance(dimension, rate, radius(rate, _ROUGH_RADIUS)),
+        lambda rate: _truncated_variance(
+            RadialSize(dimension, rate, radius(rate, _ROUGH_RADIUS))
+        ),
         bounds=(least, most),
         method="bounded",
         options={"maxiter": _RATES_TRIED, "xatol": 1e-3 * most},
     )
     rate = float(found.x)
-    own = rate, radius(rate, _RATE_PRECISION)
-    return min(own, basic, key=lambda pair: truncated_variance(dimension, *pair))
+    own = RadialSize(dimension, rate, radius(rate, _RATE_PRECISION))
+    return min(own, basic, key=_truncated_variance)
 
 
-def radial_delta(
-    budget: PrivacyBudget, dimension: int, rate: float, bound: float, releases: int
-) -> float:
-    """Return delta of moves of one at a budget's epsilon, for radial noise of a radius."""
-    one = RadialShift(rate, dimension, rate * bound)
+def _radial_delta(budget: PrivacyBudget, size: RadialSize, releases: int) -> float:
+    """Return delta of moves of one at a budget's epsilon, for radial noise of a size."""
+    one = RadialShift(size.rate, size.dimension, size.law.bound)
     rest = math.exp(releases * math.log1p(-min(one.leak, 1 - EPS)))
     return 1 - rest * (1 - joint_delta(one, releases, budget.pair[0]))
 
 
-def truncation_within(budget: PrivacyBudget, variance: float, releases: int) -> bool:
+def _truncation_within(budget: PrivacyBudget, variance: float, releases: int) -> bool:
     """Return whether truncated noise of one number and a variance meets a budget.
 
     That of any rate between the budget's share and the rate of the whole law of this
@@ -123,12 +170,12 @@ def truncation_within(budget: PrivacyBudget, variance: float, releases: int) -> 
 
     def excess(rate: float) -> float:
         def is_wide(reach: float) -> bool:
-            return truncated_variance(1, rate, reach / rate) >= variance
+            return _truncated_variance(RadialSize(1, rate, reach / rate)) >= variance
 
         reach = smallest(is_wide, 0.0, 1.0, tolerance=_RATE_PRECISION, limit=1e6)
         if reach < rate:  # it ends within the move
             return 1.0
-        return radial_delta(budget, 1, rate, reach / rate, releases)
+        return _radial_delta(budget, RadialSize(1, rate, reach / rate), releases)
 
     found = minimize_scalar(
         excess,
@@ -141,8 +188,8 @@ def truncation_within(budget: PrivacyBudget, variance: float, releases: int) -> 
 
 def truncation_beside(
     budget: PrivacyBudget, dimension: int, left: float, releases: int = 1
-) -> tuple[float, float]:
-    """Return rate and radius of truncated noise next to a shift ``left`` of Gaussian noise.
+) -> RadialSize:
+    """Return the size of truncated noise next to a shift ``left`` of Gaussian noise.
 
     The loss within both laws is at most the rate, and delta is the Gaussian's own at the
     rest of epsilon, and the leak. Of all shares of epsilon the one of least variance is
@@ -157,9 +204,10 @@ def truncation_beside(
     def leaks(rest: float) -> float:
         return delta * (1 - _SPARED) - float(kappa_upper(rest, shift))
 
-    def law(rest: float) -> tuple[float, float]:
+    def size(rest: float) -> RadialSize:
         rate = (epsilon - rest) / releases * (1 - _SPARED)
-        return rate, truncated_radius(rate, leaks(rest) / releases, dimension)
+        radius = truncated_radius(rate, leaks(rest) / releases, dimension)
+        return RadialSize(dimension, rate, radius)
 
     limit = epsilon * (1 - _SPARED)
     least = smallest(
@@ -175,16 +223,96 @@ def truncation_beside(
             'floor, or pass family="ball"'
         )
     found = minimize_scalar(
-        lambda log: truncated_variance(dimension, *law(math.exp(log))),
+        lambda log: _truncated_variance(size(math.exp(log))),
         bounds=(math.log(least), math.log(limit)),
         method="bounded",
         options={"xatol": _ROUGH_RADIUS},
     )
-    return law(math.exp(found.x))
+    return size(math.exp(found.x))
 
 
-def truncated_variance(dimension: int, rate: float, bound: float) -> float:
-    """Return the variance of a number of truncated noise of a rate and a radius."""
-    if bound == math.inf:
-        return math.inf
-    return BallLaw(dimension, rate * bound).unit_variance / rate**2
+def _truncated_variance(size: RadialSize) -> float:
+    """Return the variance of truncated noise, infinity where no radius would do."""
+    return math.inf if size.bound == math.inf else size.variance
+
+
+@lru_cache(maxsize=64)
+def turning_point(law: str, budget: PrivacyBudget, dimension: int) -> int | None:
+    """Return from how many releases on Gaussian noise of a shape is smaller."""
+    is_larger = partial(_is_larger, law, budget, dimension)
+    below, count, step = 0, 1, 1
+    if law == "truncated" and dimension == 1:
+        # its best rate and radius are no worse than the ball law, which is quickly sized
+        ball = turning_point("ball", budget, dimension)
+        if ball is None:
+            return None
+        below, count = ball - 1, ball
+    while not is_larger(count):
+        below, count, step = count, count + step, 2 * step
+        if count > _MOST_RELEASES:
+            return None
+    while count - below > 1:
+        middle = (below + count) // 2
+        if is_larger(middle):
+            count = middle
+        else:
+            below = middle
+    return count
+
+
+def _is_larger(law: str, budget: PrivacyBudget, dimension: int, count: int) -> bool:
+    """Return whether radial noise of so many releases has more variance than Gaussian noise."""
+    variance = 1 / budget.shift(count) ** 2
+    if law == "ball":
+        size = RadialSize(dimension, math.sqrt((dimension + 1) / variance))
+        return _radial_delta(budget, size, count) > budget.pair[1]
+    share = budget.laplace_epsilon(count), budget.pair[1] / count
+    shares = PrivacyBudget(epsilon=share[0], delta=share[1])
+    if _truncated_variance(truncation_of(shares, dimension)) <= variance:
+        return False
+    if dimension > 1:  # of which each release has its share
+        return True
+    return not _truncation_within(budget, variance, count)
+
+
+def laplace_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
+    """Return the least multiple of a Laplace factor that meets a budget.
+
+    ``loss`` is that of one release with the factor as it is, the budget that of all
+    ``releases``.
+    """
+    pure = loss.pure * releases
+    allowed = budget.laplace_epsilon()
+    if budget.pure:
+        return float_above(pure / allowed, 2)
+
+    def meets(size: float) -> bool:
+        smaller = scaled(loss, Fraction(1) / Fraction(size))
+        return smaller.released(releases).satisfies(budget)
+
+    if budget.delta is not None:
+        allowed = max(allowed, budget.delta)
+    high = float(pure / allowed)
+    if not math.isfinite(high):
+        return high
+    return smallest(meets, 0.0, high, tolerance=1e-6, limit=high * 2.0**60)
+
+
+def blocks_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> float:
+    """Return nearly the least multiple of a factor of blocks that meets a budget.
+
+    One Laplace number that moves by what all blocks lose together bounds one release. A
+    loss that is spread over several numbers may be larger, as that of one radial law is.
+    """
+    if releases > 1:
+        return laplace_size(loss, budget, releases)
+    high = float(loss.pure / ball_rate_of(budget, 1, 1))
+    most = max(r for row in loss.rows for (_, r, _), _ in row.radial)
+    low = float(loss.pure / ball_rate_of(budget, most, 1))
+    if low > high * (1 - _SIZED_WELL):
+        return high
+
+    def meets(size: float) -> bool:
+        return scaled(loss, Fraction(1) / Fraction(size)).satisfies(budget)
+
+    return smallest(meets, low, high, tolerance=_SIZED_WELL, limit=2 * high)

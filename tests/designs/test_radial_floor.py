@@ -184,7 +184,8 @@ def test_truncated_noise_is_hidden_beside_a_floor_by_draws(budget, rank):
 def test_truncated_noise_beside_a_floor_takes_the_best_share_of_epsilon():
     """No rate of a grid, with the radius that its leak leaves, has less variance."""
     left, delta = 0.05, 1e-2
-    rate, radius = truncation_beside(LOOSE, 1, left)
+    size = truncation_beside(LOOSE, 1, left)
+    rate, radius = size.rate, size.bound
     best = BallLaw(1, rate * radius).unit_variance / rate**2
     others = []
     for rest in np.linspace(0.01, 0.6, 120):
@@ -197,8 +198,9 @@ def test_truncated_noise_beside_a_floor_takes_the_best_share_of_epsilon():
     assert best > BallLaw(1, truncated_radius(1.0, delta, 1)).unit_variance
     alone = truncation_beside(LOOSE, 1, 0.0)
     known = 1.0, truncated_radius(1.0, delta, 1)
-    assert alone == pytest.approx(known, rel=1e-12)
-    assert truncation_beside(LOOSE, 1, 1e-12) == pytest.approx(alone, rel=1e-4)
+    assert (alone.rate, alone.bound) == pytest.approx(known, rel=1e-12)
+    near = truncation_beside(LOOSE, 1, 1e-12)
+    assert (near.rate, near.bound) == pytest.approx((alone.rate, alone.bound), rel=1e-4)
     most = LOOSE.shift() * (1 - 1e-12)
     with pytest.raises(pc.PrivacyError, match='nearly nothing .* pass family="ball"'):
         truncation_beside(LOOSE, 1, most)

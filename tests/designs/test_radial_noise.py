@@ -11,7 +11,6 @@ from scipy import stats
 
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
-from privcontrol.core.query_design import _turning_point
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
 from privcontrol.noise.drawn import DrawnNoise
@@ -23,7 +22,7 @@ from privcontrol.privacy.joint import joint_delta
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance
 from privcontrol.privacy.loss import PrivacyLoss, RadialShift
-from privcontrol.privacy.radial_design import truncated_variance, truncation_of
+from privcontrol.privacy.radial_design import truncation_of, turning_point
 from privcontrol.verify import main as verify
 
 VEHICLE = pc.plants.vehicle()
@@ -529,9 +528,9 @@ def test_the_release_count_at_which_laws_turn_is_printed():
 def test_truncated_noise_is_larger_than_gaussian_from_that_count(epsilon, delta, count):
     """As designs of one release less, and of as many, say by the accountant of promises."""
     budget = pc.PrivacyBudget(epsilon=epsilon, delta=delta)
-    assert _turning_point("truncated", budget, 1) == count
+    assert turning_point("truncated", budget, 1) == count
     for releases in (count - 1, count):
-        variance = truncated_variance(1, *truncation_of(budget, 1, releases))
+        variance = truncation_of(budget, 1, releases).variance
         is_larger = variance > 1 / budget.shift(releases) ** 2
         assert is_larger == (releases == count)
 
@@ -539,11 +538,11 @@ def test_truncated_noise_is_larger_than_gaussian_from_that_count(epsilon, delta,
 def test_several_releases_at_a_tiny_delta_have_a_truncated_law():
     """Its rate and that of the whole law are the same but for rounding."""
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-8)
-    rate, radius = truncation_of(budget, 1, 2)
-    loss = PrivacyLoss.radial(rate, 1, rate * radius).released(2)
+    size = truncation_of(budget, 1, 2)
+    loss = PrivacyLoss.radial(size.rate, 1, size.rate * size.bound).released(2)
     assert loss.satisfies(budget)
-    assert truncated_variance(1, rate, radius) < 2 * 0.5**-2
-    assert _turning_point("truncated", budget, 1) > 2
+    assert size.variance < 2 * 0.5**-2
+    assert turning_point("truncated", budget, 1) > 2
 
 
 @pytest.mark.parametrize(
@@ -571,8 +570,8 @@ def test_other_laws_are_named_quickly():
 
 def test_truncated_releases_of_one_number_compose_by_convolution():
     """Four releases by an FFT of the loss on a grid, which is another code."""
-    rate, radius = truncation_of(LOOSE, 1, 4)
-    size, bound = rate, rate * radius
+    own = truncation_of(LOOSE, 1, 4)
+    size, bound = own.rate, own.rate * own.bound
     step = size / 2000
     grid = np.arange(-bound, bound + size, step) + step / 2
     inside = np.abs(grid) <= bound
@@ -590,7 +589,7 @@ def test_truncated_releases_of_one_number_compose_by_convolution():
     assert delta == pytest.approx(1e-2, rel=0.02)
     basic = truncation_of(pc.PrivacyBudget(epsilon=0.25, delta=2.5e-3), 1)
     variances = []
-    for each in ((rate, radius), basic):
-        law = BallLaw(1, each[0] * each[1])
-        variances.append(law.unit_variance / each[0] ** 2)
+    for each in (own, basic):
+        law = BallLaw(1, each.rate * each.bound)
+        variances.append(law.unit_variance / each.rate**2)
     assert variances[0] < 0.95 * variances[1]
