@@ -35,7 +35,7 @@ from ..secrets.secret import Responses, all_responses
 from .endless_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
-from .windowed import Run, SpectrumProblem, WindowOfRun
+from .windowed import Run, SpectrumProblem, WindowsOfRun
 
 #: Relative size of the noise in directions that no hidden move takes. What rounding leaves
 #: of a secret there stays covered, at a relative cost of its square.
@@ -204,12 +204,14 @@ def _cheapest_in_windows(
     has_floor = problem.floor.any()
     if has_floor:
         balls.append(np.diag(problem.floor))
-    windows = []
+    impulses: list[NDArray] = []
+    index: list[NDArray] = []
     for several in responses.windows:
-        columns = several.columns * (math.sqrt(several.events) / allowed)
-        windows += [columns[:, index] for index in several.index]
-    impulses = [several.columns / allowed for several in responses.windows]
-    span = _span(np.hstack([points, *balls, *impulses]))
+        before = sum(each.shape[1] for each in impulses)
+        impulses.append(several.columns * (math.sqrt(several.events) / allowed))
+        index += [before + own for own in several.index]
+    every = np.hstack(impulses)
+    span = _span(np.hstack([points, *balls, every]))
     moved = responses.moved | (problem.floor > 0)
     span[~moved] = 0.0  # no noise where rounding alone would put some
     price = problem.weight_root(span)
@@ -224,7 +226,7 @@ def _cheapest_in_windows(
     spectrum = SpectrumProblem(
         Run(),
         seen(points),
-        tuple(WindowOfRun(seen(columns)) for columns in windows),
+        WindowsOfRun(seen(every), tuple(index)),
         tuple(map(seen, balls)),
     )
     found = spectrum.solve(problem.request.gap, np.diag(roots / raised)[None])

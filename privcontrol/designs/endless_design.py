@@ -62,7 +62,12 @@ from .problem import (
 )
 from .request import Request
 from .sums import LevelSums, with_sums
-from .windowed import BestSpectrum, SpectrumProblem, WindowResponse
+from .windowed import (
+    BestSpectrum,
+    SpectrumProblem,
+    WindowResponse,
+    WindowsOnCircle,
+)
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -994,7 +999,8 @@ def best_spectrum(
     """
     root, safe_root, inverse_root = _hermitian_roots(weight)
     priced = responses.through(partial(np.matmul, safe_root))
-    problem = SpectrumProblem(grid, priced.columns, priced.windows, priced.balls)
+    windows = WindowsOnCircle(priced.windows)
+    problem = SpectrumProblem(grid, priced.columns, windows, priced.balls)
     # the bound is that of the true price, whose small eigenvalues are not raised
     found = problem.solve(gap, root @ inverse_root, enough, start)
     spectrum = inverse_root @ found.spectrum @ inverse_root

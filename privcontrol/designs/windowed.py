@@ -49,6 +49,8 @@ _SAFE = 0.5
 #: Share of the asked gap at which a search ends, with windows and without.
 _SHARE = 0.3
 _OPTIMAL = 0.02
+#: Speed: within the asked gap a search ends after two rounds that gain less than this part.
+_GAINED = 0.02
 
 
 class Circle(Protocol):
@@ -124,29 +126,85 @@ def _turned(stack: NDArray) -> NDArray:
     return stack.swapaxes(-1, -2)
 
 
-@dataclass(frozen=True, eq=False)
-class WindowOfRun:
-    """Responses (1, m, N) to the impulses of one window of a run."""
+class Windows(Protocol):
+    """Responses to changes of any shape, each in a window of its own.
 
-    columns: NDArray
+    ``sizes`` has the number of values of a change in each window. ``kernel`` and
+    ``products`` have a matrix of that size for each.
+    """
 
     @property
-    def size(self) -> int:
-        """Number of values of a change."""
-        return self.columns.shape[2]
+    def sizes(self) -> Sequence[int]: ...
 
-    def through(self, stack: NDArray) -> WindowOfRun:
+    def through(self, stack: NDArray) -> Windows: ...
+
+    def kernel(self, weights: Sequence[NDArray]) -> NDArray: ...
+
+    def products(self, circle: Circle) -> list[NDArray]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class WindowsOnCircle:
+    """Windows without a horizon, one for the signals that may change together."""
+
+    each: tuple[WindowResponse, ...] = ()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of values of a change in each window."""
+        return [window.size for window in self.each]
+
+    def through(self, stack: NDArray) -> WindowsOnCircle:
+        """Return the responses behind matrices (N, r, r)."""
+        return WindowsOnCircle(tuple(window.through(stack) for window in self.each))
+
+    def kernel(self, weights: Sequence[NDArray]) -> NDArray:
+        """Return the sum of all g Q g^* (N, r, r)."""
+        pairs = zip(self.each, weights, strict=True)
+        return np.sum([window.kernel(own) for window, own in pairs], axis=0)
+
+    def products(self, circle: Circle) -> list[NDArray]:
+        """Return R of each window, of responses that are whitened already."""
+        return [window.products(circle) for window in self.each]
+
+
+@dataclass(frozen=True, eq=False)
+class WindowsOfRun:
+    """Windows of a run, which share impulses where they overlap.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (1, m, N)
+        Responses to all impulses.
+    index : tuple of ndarray, shapes (k,)
+        The impulses of each window.
+    """
+
+    columns: NDArray
+    index: tuple[NDArray, ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of values of a change in each window."""
+        return [len(own) for own in self.index]
+
+    def through(self, stack: NDArray) -> WindowsOfRun:
         """Return the responses behind a matrix (1, m, m)."""
-        return WindowOfRun(stack @ self.columns)
+        return replace(self, columns=stack @ self.columns)
 
-    def kernel(self, weights: NDArray) -> NDArray:
-        """Return G X G^T of weights X of changes."""
-        return self.columns @ weights @ _turned(self.columns)
+    def kernel(self, weights: Sequence[NDArray]) -> NDArray:
+        """Return the sum of all G X G^T (1, m, m)."""
+        size = self.columns.shape[2]
+        together = np.zeros((size, size))
+        for own, of_window in zip(self.index, weights, strict=True):
+            together[np.ix_(own, own)] += of_window
+        return self.columns @ together @ _turned(self.columns)
 
-    def products(self, circle: Circle) -> NDArray:
-        """Return R of responses that are whitened already."""
+    def products(self, circle: Circle) -> list[NDArray]:
+        """Return R of each window, of responses that are whitened already."""
         (columns,) = self.columns
-        return columns.T @ columns
+        together = columns.T @ columns
+        return [together[np.ix_(own, own)] for own in self.index]
 
 
 class Run:
@@ -231,6 +289,15 @@ class _Shares(NamedTuple):
         return Weighted(self.singles, tuple(matrices), self.balls)
 
 
+class _Found(NamedTuple):
+    """What a search over the weights of some signs has found."""
+
+    shares: _Shares  # that prove most
+    bounding: _Step  # the spectrum that is the best for them
+    cheapest: _Step  # the one that hides these signs at the least cost
+    mean: _Step  # of all spectra, which leaves less where each leaves other signs
+
+
 class BestSpectrum(NamedTuple):
     """The cheapest spectrum found for a privacy shift of one."""
 
@@ -248,7 +315,7 @@ class SpectrumProblem:
 
     circle: Circle
     columns: NDArray  # (N, r, K)
-    windows: tuple[WindowResponse | WindowOfRun, ...]
+    windows: Windows
     balls: tuple[NDArray, ...] = ()  # axes (N, r, q)
 
     def solve(
@@ -264,11 +331,11 @@ class SpectrumProblem:
         bound of ``enough``. It begins with weights ``start`` (K,) of single moves, by
         default with all moves alike.
         """
-        tol = (_SHARE if self.windows else _OPTIMAL) * gap
+        tol = (_SHARE if self.windows.sizes else _OPTIMAL) * gap
         ball, weights, bounding = self._of_balls(tol, start)
         worst, signs = self._worst(ball)
         best = ball.roots * worst
-        if not self.windows:
+        if not self.windows.sizes:
             return self._bounded(best, bounding, lowered)
         least = ball.cost * worst
         active = self._drawn(weights, ball, signs)
@@ -276,19 +343,30 @@ class SpectrumProblem:
         count = sum(map(len, active))
         known = _Shares(weights.singles, np.full(count, own / count), weights.balls)
         bound = 0.0
+        lefts = [np.inf, np.inf]
         for update in range(_ROUNDS):
             with piece(update, _ROUNDS):
-                known, step = self._of_signs(known, active, tol / 4)
-            if step.cost**2 > bound:
-                bound = step.cost**2
+                found = self._of_signs(known, active, tol / 4)
+            known = found.shares
+            if found.bounding.cost**2 > bound:
+                bound = found.bounding.cost**2
                 bounding = known.weights(active)
-            worst, signs = self._worst(step, active)
-            if step.cost * worst < least:
-                least = step.cost * worst
-                best = step.roots * worst
-            if least <= bound * (1 + tol) or bound >= enough:
+            every: list[list[NDArray]] = []
+            for step in (found.bounding, found.cheapest, found.mean):
+                worst, signs = self._worst(step, active)
+                every.append(signs)
+                if step.cost * worst < least:
+                    least = step.cost * worst
+                    best = step.roots * worst
+            left = least / bound - 1
+            if left <= tol or bound >= enough:
                 break
-            active, shares = _with_more(active, known.signs, signs)
+            lefts.append(left)
+            gained = lefts[-3] - left
+            if left <= gap and gained < _GAINED * gap:
+                break
+            more = [np.vstack(signs) for signs in zip(*every, strict=True)]
+            active, shares = _with_more(active, known.signs, more)
             known = known._replace(signs=shares).normalised()
         return self._bounded(best, bounding, lowered)
 
@@ -304,8 +382,8 @@ class SpectrumProblem:
 
     def _kernel(self, weights: Weighted) -> NDArray:
         kernel = (self.columns * weights.singles) @ _adjoint(self.columns)
-        for window, own in zip(self.windows, weights.windows, strict=True):
-            kernel = kernel + window.kernel(own)
+        if weights.windows:
+            kernel = kernel + self.windows.kernel(weights.windows)
         for ball, own in zip(self.balls, weights.balls, strict=True):
             kernel = kernel + ball @ own @ _adjoint(ball)
         return kernel
@@ -315,24 +393,32 @@ class SpectrumProblem:
         if self._energies is not None:
             return self._scalar_step(self._energies, weights.singles)
         values, vectors = np.linalg.eigh(self._kernel(weights))
-        sizes = np.sqrt(np.maximum(values, 0.0))
+        return self._left_by(np.sqrt(np.maximum(values, 0.0)), vectors)
+
+    def _left_by(self, sizes: NDArray, vectors: NDArray) -> _Step:
+        """Return what a spectrum of eigenvalues (N, r) and vectors (N, r, r) leaves."""
         cost = float(self.circle.mean(sizes.sum(axis=1)))
         sizes = np.maximum(sizes, NEGLIGIBLE * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
         whitening = _adjoint(vectors / np.sqrt(sizes)[:, None, :])
         left = whitening @ self.columns
         squares = self.circle.mean(np.sum(np.abs(left) ** 2, axis=1))
-        products = [w.through(whitening).products(self.circle) for w in self.windows]
+        products = self.windows.through(whitening).products(self.circle)
         forms = []
         for ball in self.balls:
             axes = whitening @ ball
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
 
+    def _of_roots(self, roots: NDArray) -> _Step:
+        """Return what a spectrum (N, r, r) leaves, scaled to a cost of one."""
+        cost = self.circle.mean(np.trace(roots, axis1=1, axis2=2))
+        return self._left_by(*np.linalg.eigh(roots / cost))
+
     @cached_property
     def _energies(self) -> NDArray | None:
         """Squared responses (N, K) of one output to single moves, None if there are others."""
-        if self.columns.shape[1] > 1 or self.windows or self.balls:
+        if self.columns.shape[1] > 1 or self.windows.sizes or self.balls:
             return None
         return np.abs(self.columns[:, 0, :]) ** 2
 
@@ -351,11 +437,11 @@ class SpectrumProblem:
 
         The weights that prove most come third.
         """
-        parts = self.columns.shape[2] + len(self.windows) + len(self.balls)
+        parts = self.columns.shape[2] + len(self.windows.sizes) + len(self.balls)
         even = [np.eye(ball.shape[2]) / ball.shape[2] / parts for ball in self.balls]
         weights = Weighted(
             np.full(self.columns.shape[2], 1 / parts),
-            tuple(np.eye(window.size) / parts for window in self.windows),
+            tuple(np.eye(size) / parts for size in self.windows.sizes),
             tuple(even),
         )
         if start is not None:
@@ -363,7 +449,7 @@ class SpectrumProblem:
         power = _FAST
         bound = 0.0
         least = np.inf
-        updates = _OF_BALLS if self.windows else _OF_MOVES
+        updates = _OF_BALLS if self.windows.sizes else _OF_MOVES
         for update in range(updates):
             with search_round(update):
                 step = self._step(weights)
@@ -398,30 +484,36 @@ class SpectrumProblem:
 
     def _of_signs(
         self, known: _Shares, active: Sequence[NDArray], tol: float
-    ) -> tuple[_Shares, _Step]:
-        """Return the weights of some signs that prove most, and the spectrum of them."""
+    ) -> _Found:
+        """Return the weights of some signs that prove most, and the spectra found."""
         power = _FAST
         bound = 0.0
+        least = np.inf
+        together = np.zeros(1)
         for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
+            together = together + step.roots
             if step.cost < bound:
                 power = _SAFE
             if step.cost >= bound:
                 bound = step.cost
-                best = known, step
+                shares, bounding = known, step
             squares = []
             for signs, R in zip(active, step.products, strict=True):
                 squares.append(np.einsum("ij,ij->i", signs @ R, signs))
             every = np.concatenate(squares)
             worst = max(float(every.max()), step.fixed)
-            if step.cost * worst <= bound**2 * (1 + tol):
+            if step.cost * worst < least:
+                least = step.cost * worst
+                cheapest = step
+            if least <= bound**2 * (1 + tol):
                 break
             known = _Shares(
                 known.singles * (step.squares / worst) ** (2 * power),
                 known.signs * (every / worst) ** (2 * power),
                 _turned_weights(known.balls, step.forms, worst, power),
             ).normalised()
-        return best
+        return _Found(shares, bounding, cheapest, self._of_roots(together))
 
     def _worst(
         self, step: _Step, active: Sequence[NDArray] = ()
