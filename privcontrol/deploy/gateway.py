@@ -512,8 +512,10 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
             "start: noise without a horizon begins in its stationary law at any "
             "sample; leave start out, and the ledger counts each beginning as a release"
         )
-    window = (start, start + noise.horizon)
-    scope = replace(noise.guarantee.scope, window=window)
+    scope = noise.guarantee.scope
+    # the promise of the first samples of noise is that of all of them
+    window = (start, start + (scope.horizon or noise.horizon))
+    scope = replace(scope, window=window)
     return promising(noise, guarantee=replace(noise.guarantee, scope=scope))
 
 

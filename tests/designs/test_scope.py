@@ -110,6 +110,7 @@ def test_equal_models_and_windows_add_whatever_the_plant_is_called():
     assert (later + later).gdp == pytest.approx(ALLOWED * np.sqrt(2))
     assert continued(noise, 0) == noise.guarantee
     assert "20 to 39 of the run" in later.sentence
+    assert continued(noise.over(5), 20).scope == later.scope
 
 
 @pytest.mark.parametrize(
