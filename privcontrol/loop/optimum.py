@@ -75,6 +75,12 @@ _COOLING = 0.05
 _STEPS = 60
 _CONVERGED = 1e-15
 _NEAR = 1e-3
+#: Speed: the decrement that is small enough for a weight which is not the last one, and
+#: the part of what is left to the bounds that a tangent may take beyond its share.
+_ROUGH = 1.0
+_BEYOND = 0.5
+#: Speed: part of a tangent that is too short to be worth it.
+_SHORT = 0.1
 #: Speed: directions up to which Newton's equations, r^2 of them, are solved directly.
 _MOST_DENSE = 16
 #: Speed: products with the Hessian in a step at most, and the part of the first residual
@@ -490,34 +496,77 @@ class NoiseProgram:
         r, count = self.moves.shape
         X = (least + _INSIDE * (1 - least)) * np.eye(r)
         weight = max(self.value(X), np.finfo(float).tiny) / (count + r)
+        if r > _MOST_DENSE:
+            yield from self._large_minima(X, _COOLING * weight, least)
+            return
         gap = 0.0
-        is_large = r > _MOST_DENSE
         while weight * (count + r) >= _LEAST * gap:
-            if is_large:
-                X = self._descended(X, weight, least)
-            else:
-                for _ in range(_STEPS):
-                    X, decrement = self._newton(X, weight, least)
-                    if decrement <= _CONVERGED:
-                        break
+            for _ in range(_STEPS):
+                X, decrement = self._newton(X, weight, least)
+                if decrement <= _CONVERGED:
+                    break
             found = self._bounded(X, weight, least)
             yield found
             gap = found.gap
-            wanted = (_GAP_OF_LARGE if is_large else _GAP) * found.value
-            if gap <= wanted:
+            if gap <= _GAP * found.value:
                 return
-            # the gap falls with the weight: the last one need not be smaller than that
-            weight *= max(_COOLING, _ENOUGH * wanted / gap) if is_large else _COOLING
+            weight *= _COOLING
 
-    def _descended(self, X: NDArray, weight: float, least: float) -> NDArray:
+    def _large_minima(
+        self, X: NDArray, weight: float, least: float
+    ) -> Iterator[Solved]:
+        """As `_minima`, which are found roughly as long as their gap is too large."""
+        terms = sum(self.moves.shape)
+        gap = 0.0
+        while weight * terms >= _LEAST * gap:
+            last = _ENOUGH * _GAP_OF_LARGE * self.value(X) / terms
+            if weight > (1 + _NEAR) * last:
+                X = self._descended(X, weight, least, _ROUGH)
+                if weight * terms <= _LOST * self.value(X):
+                    yield self._bounded(X, weight, least)  # if rounding ends the search
+                X, weight = self._ahead(X, weight, least, max(_COOLING * weight, last))
+                continue
+            X = self._descended(X, weight, least, _NEAR)
+            found = self._bounded(X, weight, least)
+            yield found
+            gap = found.gap
+            if gap <= _GAP_OF_LARGE * found.value:
+                return
+            weight *= _COOLING
+
+    def _ahead(
+        self, X: NDArray, weight: float, least: float, lower: float
+    ) -> tuple[NDArray, float]:
+        """Go along the tangent of the minima towards a lower weight, and return both.
+
+        What is left to the bounds falls as the weight does. The tangent ends where
+        something falls to half of that.
+        """
+        step, _ = _NewtonSystem.of(self, X, weight, least, lower).solved()
+        above = X - least * np.eye(len(X))
+        lost = 1 - self.left(X + step) / self.left(X)
+        most = max(-scipy.linalg.eigh(step, above, eigvals_only=True)[0], lost.max())
+        fall = 1 - lower / weight
+        length = 1.0
+        if most > 1 - _BEYOND * (1 - fall):
+            length = (1 - _BEYOND) / (most - _BEYOND * fall)
+        if not length > _SHORT:
+            return X, lower
+        return X + length * step, weight * (1 - length * fall)
+
+    def _descended(
+        self, X: NDArray, weight: float, least: float, enough: float
+    ) -> NDArray:
         """Go near the least value of the barrier, until its dual point is of use."""
         central = _CENTRAL * weight * sum(self.moves.shape)
         for _ in range(_STEPS):
             step = _NewtonSystem.of(self, X, weight, least).solved()
             X, decrement = self._stepped(X, step, weight, least)
-            if decrement > _NEAR:
+            if decrement > enough:
                 continue
-            if decrement <= FINE or self._bounded(X, weight, least).gap <= central:
+            if enough > _NEAR or decrement <= FINE:
+                break
+            if self._bounded(X, weight, least).gap <= central:
                 break
         return X
 
@@ -590,7 +639,8 @@ class _NewtonSystem:
 
     with c_i B'c_i over the root of 1 - c_i'X c_i, M_t (X + H_t)^-1 and a_t = M_t d_t of
     the rows d_t of D_t. Its second sum without what is off the diagonal of M_t is the
-    preconditioner.
+    preconditioner. Where B'Gr B is below w the sum over t is small whatever B is, and B
+    makes sum_t |a_t|^2 M_t diagonal there instead.
 
     Attributes
     ----------
@@ -617,18 +667,32 @@ class _NewtonSystem:
 
     @classmethod
     def of(
-        cls, program: NoiseProgram, X: NDArray, weight: float, least: float
+        cls,
+        program: NoiseProgram,
+        X: NDArray,
+        weight: float,
+        least: float,
+        wanted: float | None = None,
     ) -> _NewtonSystem:
-        """Take the equations at a point."""
+        """Take the equations at a point, or of the tangent to the weight wanted."""
         steep, inverses, passed = program.slope(X)
         values, turn = np.linalg.eigh(X - least * np.eye(len(X)))
         if values[0] <= 0:
             raise np.linalg.LinAlgError("X is at the boundary")
         half = turn * np.sqrt(values)
         priced = half.T @ steep @ half
-        back = half @ np.linalg.eigh((priced + priced.T) / 2)[1]
+        bends, turn = np.linalg.eigh((priced + priced.T) / 2)
+        back = half @ turn
+        flat = np.count_nonzero(bends < weight)
+        shares = np.sum((passed @ back) ** 2, axis=(1, 2))
+        mean = np.tensordot(shares, inverses, 1)
+        still = back[:, :flat]
+        back[:, :flat] = still @ np.linalg.eigh(still.T @ mean @ still)[1]
         moves = back.T @ program.moves / np.sqrt(program.left(X))
-        gradient = moves @ moves.T - np.eye(len(X)) - back.T @ steep @ back / weight
+        gradient = moves @ moves.T - np.eye(len(X))
+        if wanted is not None:
+            gradient *= wanted / weight
+        gradient -= back.T @ steep @ back / weight
         return cls(
             back,
             gradient,
