@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import control as ct
+import networkx as nx
 import numpy as np
 import scipy.sparse
 
@@ -224,6 +225,16 @@ def ring(nodes):
     return lambda: network.rate
 
 
+def coalition(nodes):
+    """Agents with eight neighbours each, but for seven with two, whom four may join."""
+    graph = nx.random_regular_graph(8, nodes - 7, seed=1)
+    for weak in range(7):
+        for k in range(2):
+            graph.add_edge(nodes - 7 + weak, (11 * weak + 5 * k) % (nodes - 7))
+    options = {"weights": "metropolis", "pairwise_std": "auto", "coalition": 4}
+    return lambda: pc.consensus.private_consensus(graph, BUDGET, 1.0, **options)
+
+
 def endless(duration):
     """A change of any shape, up to so long, of a plant with lags of .99 and .999."""
     plant = ct.ss(np.diag([0.99, 0.999]), [[1.0], [0.1]], [[1.0, 1.0]], 0, True)
@@ -292,6 +303,7 @@ JOBS = {
         ring,
         "100,000: 4.7 s; 1,000,000: no end",
     ),
+    "coalition": Job((50, 100, 200), "nodes", coalition),
     "endless": Job(
         (24, 48, 96), "samples", endless, "96: a gap of 3 to 6 %", "96: a gap of 1 %"
     ),
@@ -321,6 +333,26 @@ def speed():
     return time.process_time() - start
 
 
+#: Of the table.
+HEADING = "| job | before | now | exponent | goal |"
+
+
+def label(name):
+    """What the table calls a job."""
+    return f"{name}, {JOBS[name].unit}"
+
+
+def heading():
+    """When and where it was measured."""
+    loop = speed()
+    return (
+        f"Processor time on {time.strftime('%Y-%m-%d')}, load "
+        f"{os.getloadavg()[0]:.1f}, {platform.machine()} with {os.cpu_count()} cores; "
+        f"a loop over ten million integers takes {loop:.2f} s, {loop / LOOP:.1f} times "
+        "what it takes where times before, and goals, come from"
+    )
+
+
 def row(name):
     """A line of the table."""
     job = JOBS[name]
@@ -344,20 +376,14 @@ def row(name):
         x, y = np.log(np.array(known)).T
         exponent = f"{np.polyfit(x, y, 1)[0]:.1f}"
     now = "; ".join(cells)
-    return f"| {name}, {job.unit} | {job.before} | {now} | {exponent} | {job.goal} |"
+    return f"| {label(name)} | {job.before} | {now} | {exponent} | {job.goal} |"
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
         print(json.dumps(measured(sys.argv[1], int(sys.argv[2]))))
     else:
-        loop = speed()
-        print(
-            f"Processor time on {time.strftime('%Y-%m-%d')}, load "
-            f"{os.getloadavg()[0]:.1f}, {platform.machine()} with {os.cpu_count()} cores; "
-            f"a loop over ten million integers takes {loop:.2f} s, {loop / LOOP:.1f} times "
-            "what it takes where times before, and goals, come from"
-        )
-        print("| job | before | now | exponent | goal |\n|---|---|---|---|---|")
+        print(heading())
+        print(f"{HEADING}\n|---|---|---|---|---|")
         for name in sys.argv[1:] or JOBS:
             print(row(name), flush=True)

@@ -1,20 +1,28 @@
 """Time and memory of the jobs on the page "How long will it take", each in its own process.
 
-    python tests/benchmarks/how_long.py                # all of them, as three tables
+    python tests/benchmarks/how_long.py                  # all of them, as four tables
+    python tests/benchmarks/how_long.py --only device    # rows whose names have this
+    python tests/benchmarks/how_long.py --table rows.md  # in pieces
+    python tests/benchmarks/how_long.py --long           # what takes minutes, too
     python tests/benchmarks/how_long.py "wind on a ship, T = 300" # one of them, as JSON
 
 Times are processor seconds of the call alone, with its load average. Memory is the peak
 of the process. The second table tells how times grow (`growth.py`), with those before and
-the goals, and the third those of other packages in the same run (`beside_peers.py`). What
-takes minutes is named with its command and its goal.
+the goals, and the third those of other packages in the same run (`beside_peers.py`). The
+last names what takes minutes with its command and its goal; ``--long`` runs the commands.
+A file of ``--table`` is written after each row, and rows that it has are not measured
+again.
 """
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 import warnings
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import control as ct
@@ -23,6 +31,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cases
+from benchmarks import growth
 from benchmarks.cloud_goals import designed
 from benchmarks.measure import peak_gigabytes
 
@@ -180,11 +189,11 @@ LONG = (
         "p90 0.5 s, regions below 2 s each",
         "python tests/stress/random_designs.py",
     ),
-    ("the tests", "4 min", "time python -m pytest --numprocesses=auto"),
+    ("the tests", "4 min", "python -m pytest --numprocesses=auto"),
     (
         "the documentation",
         "6 min",
-        "time python -m sphinx -W --keep-going -j auto docs docs/_build/html",
+        "python -m sphinx -W --keep-going -j auto docs docs/_build/html",
     ),
 )
 
@@ -247,18 +256,107 @@ def row(name):
     )
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(measured(sys.argv[1])))
+def beside_peers():
+    """The rows of another script, which take their turns in one process."""
+    script = Path(__file__).with_name("beside_peers.py")
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True
+    )
+    return "\n".join(done.stdout.splitlines()[2:])
+
+
+def of_command(job, goal, command, *, runs):
+    """What takes minutes: how long it took, and the processor seconds of all of it."""
+    took = ""
+    if runs:
+        start, before = time.monotonic(), sum(os.times()[2:4])
+        done = subprocess.run(command, shell=True, capture_output=True, check=False)
+        minutes = (time.monotonic() - start) / 60
+        spent = (sum(os.times()[2:4]) - before) / 60
+        took = f"{minutes:.1f} min, {spent:.1f} of the processor"
+        took += f", exit {done.returncode}" * (done.returncode != 0)
+    return f"| {job} | {goal} | {took} | `{command}` |"
+
+
+#: Their rows are known after they ran.
+PEERS = "beside other packages"
+
+
+def tables(runs_long):
+    """The heading of each table, and by name what measures its rows."""
+    yield (
+        "| job | goal | processor time | memory | certified gap | load |",
+        {name: partial(row, name) for name in JOBS},
+    )
+    yield (
+        growth.HEADING,
+        {growth.label(name): partial(growth.row, name) for name in growth.JOBS},
+    )
+    yield "| job | beside | ours | theirs | ours / theirs |", {PEERS: beside_peers}
+    yield (
+        "| job | goal | took | command |",
+        {long[0]: partial(of_command, *long, runs=runs_long) for long in LONG},
+    )
+
+
+def rule(heading):
+    """The line below a heading."""
+    return "|---" * (heading.count("|") - 1) + "|"
+
+
+def read(path):
+    """The rows of a file by the heading of their table."""
+    found, heading = {}, None
+    lines = path.read_text().splitlines() if path and path.exists() else []
+    for line, following in pairwise([*lines, ""]):
+        if line.startswith("|") and following == rule(line):
+            heading = line
+            found[heading] = []
+        elif line.startswith("| ") and heading:
+            found[heading].append(line)
+    return found
+
+
+def measured_tables(path, only, runs_long):
+    """Print all tables; keep rows in a file, which says when each run of them began."""
+    known = read(path)
+    head = growth.heading()
+    print(head)
+    if known:
+        head = f"{path.read_text().split('|', 1)[0].strip()}\n{head}"
+    for heading, rows in tables(runs_long):
+        old, kept = known.get(heading, []), {}
+        known[heading] = old
+        print(f"\n{heading}\n{rule(heading)}")
+        for name, measure in rows.items():
+            mine = [
+                line
+                for line in old
+                if name == PEERS or line[2:].startswith(f"{name} |")
+            ]
+            if not mine and any(part in name for part in only):
+                mine = measure().splitlines()
+                print("\n".join(mine), flush=True)
+            kept[name] = mine
+            known[heading] = [line for lines in kept.values() for line in lines]
+            known[heading] += [line for line in old if line not in known[heading]]
+            if path:
+                parts = [f"{h}\n{rule(h)}\n" + "\n".join(r) for h, r in known.items()]
+                path.write_text("\n\n".join([head, *parts]) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("job", nargs="?", help="one job of the first table, as JSON")
+    parser.add_argument("--only", action="append", help="rows whose names have this")
+    parser.add_argument("--table", type=Path, help="a file of the rows, to go on with")
+    parser.add_argument("--long", action="store_true", help="run what takes minutes")
+    options = parser.parse_args()
+    if options.job:
+        print(json.dumps(measured(options.job)))
     else:
-        print("| job | goal | processor time | memory | certified gap | load |")
-        print("|---|---|---|---|---|---|")
-        for job in JOBS:
-            print(row(job), flush=True)
-        for other in ("growth.py", "beside_peers.py"):
-            print(flush=True)
-            script = Path(__file__).with_name(other)
-            subprocess.run([sys.executable, str(script)], check=True)
-        print("\n| job | goal | command |\n|---|---|---|")
-        for job, goal, command in LONG:
-            print(f"| {job} | {goal} | `{command}` |")
+        measured_tables(options.table, options.only or [""], options.long)
+
+
+if __name__ == "__main__":
+    main()
