@@ -2,8 +2,8 @@
 
 A home battery stands between a household and its meter. What it charges is noise that is
 made physically: it hides when a kettle boils within a day, and never asks for more than
-the battery has, since it is drawn so ahead, for a year. The load is a household's from
-SimBench (``data/household.md``). Two rules from the literature on load hiding stand next to
+the battery has, since it is drawn so ahead, for a year. A larger battery hides it without
+end. The load is a household's from SimBench (``data/household.md``). Two rules from the literature on load hiding stand next to
 it. Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written
 to the folder, and so many years are simulated.
 """
@@ -25,6 +25,7 @@ STEP, DAY, YEAR = 0.25, 96, 35_040  # hours; samples
 KETTLE, WASHING = 0.1, 1.0  # kWh
 WEAR = 3.0  # price of what the battery moves in a sample, relative to that of what it holds
 CAPACITY, INVERTER = 6.6, 6.25  # kWh, kW
+ENDLESS, ORDER = (9.3, 7.8), 5  # the battery of a run without end, states of its noise
 LEAK = 1e-5
 BUDGET = pc.PrivacyBudget(gdp=float(kappa_inverse(1.0, 0.01)), leak=LEAK)
 METER = ct.ss(1, 1, 1, 0, STEP, name="meter", states=["energy"], inputs=["load"],
@@ -42,12 +43,12 @@ class Wear:
         return ct.ss(0, 1, [[0], [-root]], [[1], [root]], True)
 
 
-def hidden(energy, capacity, inverter):
-    """Noise that hides when so much energy is used within a day, for a year's life."""
+def hidden(energy, capacity, inverter, **run):
+    """Noise that hides when so much energy is used within a day; without a life, for ever."""
     return pc.design_output_noise(
         METER,
         horizon=np.inf,
-        life=YEAR,
+        **run,
         budget=BUDGET,
         adjacency=pc.DisturbanceAdjacency({"load": energy}, moved=DAY),
         weight=Wear(),
@@ -116,7 +117,7 @@ def told_for_sure(rule, pairs=120):
 
 
 def main(folder, years):
-    noise = hidden(KETTLE, CAPACITY, INVERTER)
+    noise = hidden(KETTLE, CAPACITY, INVERTER, life=YEAR)
     print(noise.guarantee)
     print(f"\ncharge {noise.std[0]:.3f} kWh (std) in {CAPACITY} kWh, leak {noise.leak:.2e}, "
           f"{100 * noise.acceptance:.1f} % of all years drawn are kept")  # fmt: skip
@@ -124,8 +125,11 @@ def main(folder, years):
     print(f"{years} years without walls: {beyond[0]:.0f} samples beyond the battery, "
           f"{beyond[1]:.0f} beyond the inverter; expected {expected[0]:.1f}, "
           f"{expected[1]:.1f}")  # fmt: skip
+    endless = hidden(KETTLE, *ENDLESS, order=ORDER, gap=0.03)
+    print(f"without end {ENDLESS[0]} kWh and {ENDLESS[1]} kW are enough: charge "
+          f"{endless.std[0]:.3f} kWh (std), leak {endless.leak:.2e}")  # fmt: skip
     try:
-        hidden(WASHING, CAPACITY, INVERTER)
+        hidden(WASHING, CAPACITY, INVERTER, life=YEAR)
     except pc.PrivacyError as refusal:
         print(f"a washing machine ({WASHING} kWh): {refusal}")
     rules = {"best effort": best_effort, "stepping": stepping}

@@ -266,14 +266,16 @@ def _covers(row: Product, other: Product) -> bool:
 
 
 def _walls_alike(row: Product, other: Product) -> bool:
-    """Return whether walls are come nearer to by no less, up to rounding."""
-    if [n for _, n in row.walls] != [n for _, n in other.walls]:
-        return False
-    slack = 1 - float(_ROUNDING)
-    for (own, _), (its, _) in zip(row.walls, other.walls, strict=True):
-        if own.dimension != its.dimension or own.leak < its.leak * slack:
-            return False
-    return True
+    """Return whether walls leak no less together, up to rounding.
+
+    Another version may have placed and counted them otherwise.
+    """
+    leaks: dict[int, float] = {}
+    for sign, walls in ((1, row.walls), (-1, other.walls)):
+        for wall, n in walls:
+            part = wall.leak * (1 if sign > 0 else 1 - float(_ROUNDING))
+            leaks[n] = leaks.get(n, 0.0) + sign * part
+    return all(more >= 0 for more in leaks.values())
 
 
 def _table(row: Product) -> NDArray:

@@ -546,7 +546,7 @@ class Publisher:
     def _has_life(self) -> bool:
         """Whether all entries of the run are drawn ahead, and kept until it ends."""
         room = self._exact.room
-        return room is not None and not room.is_once and room.blocks is None
+        return room is not None and room.is_life
 
     def _open_life(self) -> None:
         """Draw all of a life that is within its bound, and keep it."""
@@ -565,7 +565,7 @@ class Publisher:
             draw = self._draw(range(numbers.start, numbers.start), start, {})
             self._write({}, draw, committed=stop, unused=None)
             return
-        if exact.room is not None and exact.room.blocks is not None:
+        if exact.room is not None and exact.room.in_blocks:
             fresh, numbers = self._of_blocks(numbers, stop)
         else:
             fresh = exact.draw(
@@ -612,7 +612,7 @@ class Publisher:
             self._write({}, None, unused=unused)
             return
         room = self._exact.room
-        if room is not None and room.blocks is not None:
+        if room is not None and room.in_blocks:
             stop = -(-self._committed // room.samples) * room.samples
             numbers = self._exact.numbers(unused, stop)
         forget = not self._exact.has_memory

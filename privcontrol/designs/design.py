@@ -234,7 +234,7 @@ def design_output_noise(
         Without a horizon, and with ``bound``: number of samples of a run that are drawn
         together in advance, which is the horizon of the returned noise. By default the
         noise is for runs of any length and is drawn in blocks of innovations; for the
-        same noise its bound is then about 1.4 times as large. A new run is a release of
+        same noise its bound is then up to about 1.4 times as large. A new run is a release of
         its own.
     progress : bool, optional
         Show a tqdm bar where a design takes more than two seconds, with the time that is

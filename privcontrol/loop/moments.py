@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
 from ..noise.parts import Filtered, Structured, White
-from ..noise.within import Room
+from ..noise.within import Once, Room
 from ..numerics.thresholds import ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
@@ -390,10 +390,10 @@ def sure_margins(
     independent of it, so |a| R counts with certainty, and r by samples.
     """
     noise = loop.noise
-    radius = math.inf
+    room = None
     if noise is not None and noise.kept is not None:
-        radius = Room.of(noise.parts, noise.kept).radius
-    if noise is None or noise.factor is None or not radius < math.inf:
+        room = Room.of(noise.parts, noise.kept)
+    if noise is None or noise.factor is None or not isinstance(room, Once):
         raise ValueError(
             "sure: expected structured noise within a bound (bound= of "
             "design_output_noise), got other noise; leave sure out"
@@ -402,7 +402,7 @@ def sure_margins(
     fixed = _share_of_entries(loop, direction, samples)
     rest = np.sqrt(np.maximum(fresh**2 + caused**2 - fixed**2, 0.0))
     tail = float(norm.isf(probability / (2 * samples)))
-    return radius * fixed * (1 + ROUNDED) + tail * rest
+    return room.radius * fixed * (1 + ROUNDED) + tail * rest
 
 
 def _share_of_entries(loop: LoopData, direction: NDArray, samples: Run) -> NDArray:

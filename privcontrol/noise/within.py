@@ -2,22 +2,22 @@
 
 The noise is drawn again until it is within, and never clipped. Entries that are drawn once
 are kept within a ball. Other noise of a run is kept within the bound at every sample, and
-drawn ahead as one. Runs of any length are drawn in blocks of innovations, each of which is
-kept within a multiple of its own standard deviation, and what it leaves behind within an
-ellipsoid, so the blocks are independent of each other. What a move does to each of these
-walls is its leak (`privcontrol.privacy.walls`).
+drawn ahead as one. Runs of any length are drawn in blocks of innovations (`Blocks`). What a
+move does to each wall of these rooms is its leak (`privcontrol.privacy.walls`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtrc, ndtr
 
 from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
@@ -46,6 +46,25 @@ Drawing: TypeAlias = Callable[[int], NDArray]
 
 #: Samples of a block of innovations.
 BLOCK = 300
+#: The deviations at which walls of a block are compared: leaks are small from here on.
+_COMPARED = 5.0
+#: Part of the common multiple of all walls that an innovation's own wall has at least.
+_LEAST = 0.9
+#: Sizes of the ball of a state that are tried, relative to the one before, and how many.
+_WIDER = 1.02
+_WIDTHS = 40
+#: Part of the tails that a second wall saves, if there is one.
+_EARNED = 0.3
+#: Part of a limit that is left to rounding.
+_SPARED = 1e-6
+#: Logarithms of density between two radii at which walls are counted together, first,
+#: and by what part of the distance that grows. The last radius, relative to the first.
+_APART = 0.03
+_GROWING = 0.1
+_LAST = 1.6
+#: Moves that walls are counted for, relative to the next one, and how many.
+_LEVEL = 0.9
+_LEVELS = 30
 #: States up to which a block's end is kept in an ellipsoid.
 _MOST_STATES = 24
 #: Walls of a move that are counted one by one. The others count as many of the largest.
@@ -61,6 +80,10 @@ _FOLLOWED = 40 * BLOCK
 _SHORT = 1000
 #: Part of its largest value below which the end of a response is negligible.
 _NEGLIGIBLE = 1e-12
+#: Halvings of the interval of a radius.
+_HALVINGS = 50
+#: Speed: changes that are compared at once.
+_TOGETHER = 100
 #: Roundings of a sample, beside one for each of its terms, when a run goes in blocks.
 _ROUNDINGS = 128
 #: Draws after which no life within the bound is looked for any more.
@@ -119,7 +142,7 @@ class Bound(ByContent, Saved):
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class Room(ABC):
     """Where noise is kept, and how it is drawn there.
 
     Attributes
@@ -128,20 +151,21 @@ class Room:
     bound : Bound
     samples : int
         How many are drawn ahead as one.
-    radius : float
-        Of the ball of entries that are drawn once, infinite without one.
-    blocks : Blocks or None
-        What the innovations of a run of any length are kept within.
+    is_life : bool
+        Whether all entries of a run are drawn ahead.
+    in_blocks : bool
+        Whether they are drawn block by block.
     """
 
     total: PartSum
     bound: Bound
     samples: int
-    radius: float = math.inf
-    blocks: Blocks | None = None
 
-    @classmethod
-    def of(cls, parts: Sequence[NoisePart], bound: Bound) -> Room:
+    is_life: ClassVar[bool] = False
+    in_blocks: ClassVar[bool] = False
+
+    @staticmethod
+    def of(parts: Sequence[NoisePart], bound: Bound) -> Room:
         """Return the room of noise that never passes a bound.
 
         Raises
@@ -152,49 +176,113 @@ class Room:
         total = PartSum(tuple(parts))
         run = bound.samples
         if not run.ends:
-            blocks = Blocks.of(total, bound)
-            return cls(total, bound, BLOCK, blocks.multiple, blocks)
+            return Blocks.of_noise(total, bound)
         if total.consists_of(Structured) and len(total.parts) == 1:
-            return cls(total, bound, run, _ball_radius(total, bound, run))
-        return cls(total, bound, run)
+            return Once(total, bound, run, _ball_radius(total, bound, run))
+        return Life(total, bound, run)
 
-    @property
-    def is_once(self) -> bool:
-        """Whether only entries that are drawn once are kept within."""
-        return self.blocks is None and self.radius < math.inf
-
+    @abstractmethod
     def share(self, first: NDArray, fresh: NDArray) -> float:
         """Return the largest part of a limit that entries of a draw reach.
 
         They are those that are drawn once (once,), and those of its samples (T, width).
-        Entries drawn once come alone where they are kept within a ball.
+        Where all of a life is not drawn together, one of the two is empty.
         """
-        if len(first) and self.radius < math.inf:
-            return self.share_of_first(first)
-        if self.blocks is not None:
-            return self.blocks.share(fresh)
-        gamma = self.total.signal(first[None], fresh[None])[0]
-        return self.bound.share(gamma)
 
-    def share_of_first(self, first: NDArray) -> float:
-        """Return the part of the ball's radius that entries drawn once reach."""
-        return float(np.linalg.norm(first)) / self.radius
-
+    @abstractmethod
     def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
         """Return how far the share of `share` may be from the true one, by rounding.
 
         It is large where terms cancel that are much larger than the noise.
         """
-        if len(first) and self.radius < math.inf:
-            return len(first) * _ROUNDINGS * EPS * (1 + self.share_of_first(first))
-        if self.blocks is not None:
-            return self.blocks.uncertainty(fresh)
+
+    @abstractmethod
+    def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
+        """Return whether entries (once, 1) and (T, width) in balls are within.
+
+        None where the balls do not decide it.
+        """
+
+    @property
+    @abstractmethod
+    def acceptance(self) -> float:
+        """The probability at least that a draw is within."""
+
+    @abstractmethod
+    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+        """Yield entries of one run that are within, block by block.
+
+        ``draw(count)`` returns fresh standard entries (count,). The first ones of a run
+        come with its first block.
+        """
+
+    @abstractmethod
+    def walls(
+        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+    ) -> tuple[Wall, ...]:
+        """Return the walls that hidden moves of a privacy shift come nearer to."""
+
+    def _within(
+        self, draw: Drawing, once: int, samples: int
+    ) -> tuple[NDArray, NDArray]:
+        """Return the first draw whose share of a limit is at most one."""
+        for _ in range(MOST_DRAWS):
+            drawn = draw(once + samples * self.total.width)
+            first, fresh = drawn[:once], drawn[once:].reshape(samples, self.total.width)
+            if self.share(first, fresh) <= 1:
+                return first, fresh
+        raise PrivacyError(
+            f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
+            "the life"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Once(Room):
+    """Entries that are drawn once, in a ball of a radius."""
+
+    radius: float
+
+    def share(self, first: NDArray, fresh: NDArray) -> float:
+        return float(np.linalg.norm(first)) / self.radius
+
+    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+        return len(first) * _ROUNDINGS * EPS * (1 + self.share(first, fresh))
+
+    def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
+        square = (first.transpose() * first)[0, 0]
+        return _at_most(square, Ball(self.radius) ** 2)
+
+    @property
+    def acceptance(self) -> float:
+        return kept_share(self.radius, self.total.once)
+
+    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+        first, _ = self._within(draw, self.total.once, 0)
+        yield first, np.empty((self.samples, 0))
+
+    def walls(
+        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+    ) -> tuple[Wall, ...]:
+        return (Wall(self.radius, shift, 1.0, self.total.once),)
+
+
+@dataclass(frozen=True, eq=False)
+class Life(Room):
+    """All entries of a run, which are drawn ahead as one."""
+
+    is_life = True
+
+    def share(self, first: NDArray, fresh: NDArray) -> float:
+        return self.bound.share(self.total.signal(first[None], fresh[None])[0])
+
+    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
         if self.total.model is None:
             sums = np.abs(self.total.responses(self.samples)).sum(axis=2)
             most = sums.max(axis=0) * np.abs(fresh).max(initial=0.0)
             errors = fresh.size * _ROUNDINGS * EPS * most
         else:
-            errors = self._recursion.errors(self.total.state_root, first, fresh)
+            errors, _ = self._recursion.errors(self.total.state_root, first, fresh)
         return self.bound.share_of_size(errors)
 
     @cached_property
@@ -204,28 +292,17 @@ class Room:
         return Recursion.of(self.total.model, self.samples)
 
     def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
-        """Return whether entries (once, 1) and (T, width) in balls are within.
-
-        None where the balls do not decide it. Entries drawn once come alone where they are
-        kept within a ball, and those of a block without them.
-        """
-        if first.nrows() and self.radius < math.inf:
-            square = (first.transpose() * first)[0, 0]
-            return _at_most(square, Ball(self.radius) ** 2)
-        if self.blocks is not None:
-            return self.blocks.decided(fresh)
         model = self.total.model
         if model is None:
             return _all_at_most(self._dense_shares(fresh))
         system = model.in_balls()
         state = ball_matrix(self.total.state_root) * first
-        limits = [*self.bound.limits.tolist()]
         shares = []
         last = None
         for t in range(fresh.nrows()):
             entries = submatrix(fresh, [t], range(fresh.ncols())).transpose()
             gamma = system.C * state + system.D * entries
-            shares += _shares(gamma, limits)
+            shares += _shares(gamma, self.bound.limits.tolist())
             if last is not None:
                 shares += _shares(gamma - last, self.bound.changes.tolist())
             state = system.A * state + system.B * entries
@@ -252,11 +329,6 @@ class Room:
 
     @property
     def acceptance(self) -> float:
-        """The probability at least that a draw is within."""
-        if self.is_once:
-            return kept_share(self.radius, self.total.once)
-        if self.blocks is not None:
-            return self.blocks.acceptance
         stds, steps = deviations(self.total, Run(self.samples))
         total = 0.0
         for sizes, limits in ((stds, self.bound.limits), (steps, self.bound.changes)):
@@ -266,45 +338,24 @@ class Room:
         return math.exp(total)
 
     def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
-        """Yield entries of one run that are within, block by block.
+        yield self._within(draw, self.total.once, self.samples)
 
-        ``draw(count)`` returns fresh standard entries (count,). The first ones of a run
-        come with its first block.
-        """
-        once, width = self.total.once, self.total.width
-        none = np.empty(0)
-        if self.blocks is not None:
-            first = self._within(lambda: draw(once), self.share_of_first)
-            while True:
-                fresh = self._within(
-                    lambda: draw(self.samples * width).reshape(-1, width),
-                    self.blocks.share,
-                )
-                yield first, fresh
-                first = none
-        if self.is_once:
-            first = self._within(lambda: draw(once), self.share_of_first)
-            yield first, np.empty((self.samples, 0))
-            return
-
-        def share(drawn: NDArray) -> float:
-            return self.share(drawn[:once], drawn[once:].reshape(-1, width))
-
-        drawn = self._within(lambda: draw(once + self.samples * width), share)
-        yield drawn[:once], drawn[once:].reshape(-1, width)
-
-    def _within(
-        self, draw: Callable[[], NDArray], share: Callable[[NDArray], float]
-    ) -> NDArray:
-        """Return the first draw whose share of a limit is at most one."""
-        for _ in range(MOST_DRAWS):
-            drawn = draw()
-            if share(drawn) <= 1:
-                return drawn
-        raise PrivacyError(
-            f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
-            "the life"
+    def walls(
+        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+    ) -> tuple[Wall, ...]:
+        moved = _responses(secret, plants, self.bound.samples)
+        stds, steps = deviations(self.total, self.bound.samples)
+        kinds = (
+            (np.abs(moved), stds, self.bound.limits),
+            (np.abs(np.diff(moved, axis=0, prepend=0.0)), steps, self.bound.changes),
         )
+        walls: list[Wall] = []
+        for sizes, deviation, limits in kinds:
+            for output, limit in enumerate(limits.tolist()):
+                if limit < math.inf and deviation[output] > 0:
+                    moves = _envelope(sizes[:, output]) / deviation[output]
+                    walls += _walls(limit / deviation[output], moves)
+        return _for_events(walls, secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,22 +382,21 @@ class Recursion:
             power = system.A @ power
         return cls(system, lasting)
 
-    def errors(self, root: NDArray, first: NDArray, fresh: NDArray) -> NDArray:
-        """Return errors (p,) of the outputs for entries (once,) and (T, width)."""
+    def errors(
+        self, root: NDArray, first: NDArray, fresh: NDArray
+    ) -> tuple[NDArray, NDArray]:
+        """Return errors (p,) and (n,) of outputs and states.
+
+        They are for entries (once,) and (T, width).
+        """
         A, B, C, D = (np.abs(matrix) for matrix in self.system.matrices)
         states = self._largest_states(root, first, fresh)
         entries = np.abs(fresh).max(axis=0, initial=0.0)
         rounded = A @ states + B @ entries + np.abs(root) @ np.abs(first)
-        carried = C @ (self.lasting @ rounded + states) + D @ entries
+        carried = self.lasting @ rounded + states
         terms = self.system.order + self.system.input_count + len(first)
-        return (terms + _ROUNDINGS) * EPS * carried
-
-    def of_last_state(self, fresh: NDArray) -> NDArray:
-        """Return errors (n,) of the state that entries (T, width) lead to from rest."""
-        order = self.system.order
-        return Recursion(to_states(self.system), self.lasting).errors(
-            np.zeros((order, 0)), np.empty(0), fresh
-        )
+        rounding = (terms + _ROUNDINGS) * EPS
+        return rounding * (C @ carried + D @ entries), rounding * carried
 
     def _largest_states(self, root: NDArray, first: NDArray, fresh: NDArray) -> NDArray:
         start = (root @ first)[None]
@@ -450,27 +500,7 @@ def _walls_for(
     bound: Bound,
     shift: float,
 ) -> tuple[Wall, ...]:
-    room = Room.of(parts, bound)
-    if room.is_once:
-        return (Wall(room.radius, shift, 1.0, room.total.once),)
-    times = float(max(getattr(part, "events", 1) for part in secret.parts))
-    walls: list[Wall] = []
-    if room.blocks is not None:
-        for inputs in _secrets(secret, plants):
-            walls = max(walls, room.blocks.walls(inputs), key=leak_of)
-        return tuple(wall.scaled(times) for wall in walls)
-    moved = _responses(secret, tuple(plants), bound.samples)
-    stds, steps = deviations(room.total, bound.samples)
-    kinds = (
-        (np.abs(moved), stds, bound.limits),
-        (np.abs(np.diff(moved, axis=0, prepend=0.0)), steps, bound.changes),
-    )
-    for sizes, deviation, limits in kinds:
-        for output, limit in enumerate(limits.tolist()):
-            if limit < math.inf and deviation[output] > 0:
-                moves = _envelope(sizes[:, output]) / deviation[output]
-                walls += _walls(limit / deviation[output], moves)
-    return tuple(wall.scaled(times) for wall in walls)
+    return Room.of(parts, bound).walls(secret, plants, shift)
 
 
 def leak_of(walls: Sequence[Wall]) -> float:
@@ -496,14 +526,19 @@ def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
     """Return walls at a radius that are come nearer to by falling moves (T,)."""
     if not moves.size or not moves[0] > 0:
         return []
-    if radius - moves[0] < 1:  # it leaks much, and smaller noise may leak more
-        return [Wall(radius, max(float(moves[0]), 2 * radius), 1.0, dimension)]
+    if radius - moves[0] < 1:
+        return [_passed(radius, float(moves[0]), dimension)]
     walls = [Wall(radius, move, 1.0, dimension) for move in moves[:_ALONE].tolist()]
     rest = moves[_ALONE:]
     if rest.size and rest[0] > 0:
         count = float(rest.sum() / rest[0])
         walls.append(Wall(radius, float(rest[0]), count * (1 + ROUNDED), dimension))
     return [wall for wall in walls if wall.move > 0]
+
+
+def _passed(radius: float, move: float, dimension: int = 1) -> Wall:
+    """Return a wall that leaks all, for one that leaks so much that smaller noise may more."""
+    return Wall(radius, max(move, 2 * radius), 1.0, dimension)
 
 
 @lru_cache(maxsize=4)  # a search for a size asks again and again
@@ -588,23 +623,52 @@ def _settled(inputs: SecretInputs, horizon: float) -> NDArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
-    """What the innovations of each block are kept within.
+class Blocks(Room):
+    """What the innovations of each block are kept within, in runs of any length.
 
-    Its own part g of the noise, from rest at its beginning, is kept within ``multiple``
-    standard deviations at each sample, and the state that it hands over within an
-    ellipsoid of as many. The noise is the sum of the own parts and of what all earlier
-    states still add.
+    The noise at a place t of a block is the sum of what its own innovations make there, of
+    what those of the block before still do, and of what all earlier blocks do:
+
+        gamma(t) = own(t) + near(t) + far(t).
+
+    Each is linear in the innovations of one block, or of several. A block is drawn again
+    until |own(t)| <= w(t), until the state that it hands over has |near(t)| <= h(t) at each
+    place of the next block, and until that state lies in a ball of the radius K, in the
+    coordinates in which it is a standard Gaussian vector. A state in this ball makes at
+    most K times its own deviation at any place, so |far(t)| <= K f(t) with the sum f(t) of
+    the deviations of all blocks before the last two. The walls obey
+
+        w(t) + h(t) + K f(t) <= limit
+
+    at each place and output, so the noise never passes the limit. Its changes from one
+    sample to the next are outputs as well. The state that a run begins with is kept within
+    h(t) + K f(t) at each place of the first block, and within the ball: it is a sum of
+    states of all earlier blocks, and its deviation at most the sum of theirs.
+
+    The law of each block depends on nothing but the walls, and they on nothing but noise
+    and limits. So blocks are independent, and a change shifts their innovations by t. The
+    room is the product of the rooms of blocks, symmetric and convex. So its leak is at most
+    the sum of those of all walls, in all blocks that the change reaches, wherever in its
+    block it begins (`privcontrol.privacy.walls`).
+
+    How a limit is divided between w, h and K is free. Here the probabilities of passing the
+    walls together are least, for noise that is small enough to keep all of them about
+    `_COMPARED` deviations away: so the walls of noise of another size are the same, in
+    proportion. No h(t) is needed where the ball alone gives one.
     """
 
     system: LinearSystem  # from fresh entries to outputs, then their changes
     part: Filtered
-    stds: NDArray  # (BLOCK, views) of the own part
+    stds: NDArray  # (2 BLOCK, views) of own, then of near
+    radii: NDArray  # (2 BLOCK, views) of walls, in deviations
+    most: NDArray  # (BLOCK, views) that the state may make that a run begins with
     state_root: NDArray  # of the covariance of the state that a block hands over
-    multiple: float
+    ball: float  # its radius, in deviations
+
+    in_blocks = True
 
     @classmethod
-    def of(cls, total: PartSum, bound: Bound) -> Blocks:
+    def of_noise(cls, total: PartSum, bound: Bound) -> Blocks:
         """Return the blocks of noise that never passes a bound."""
         part = total.parts[0]
         if len(total.parts) > 1 or not isinstance(part, Filtered):
@@ -615,58 +679,107 @@ class Blocks:
         system = _with_changes(part.system, bound)
         if system.order > _MOST_STATES:
             raise PrivacyError(_TOO_MANY_STATES)
-        impulse = system.impulse_response(BLOCK)
-        own = np.sqrt(np.cumsum(np.sum(impulse**2, axis=2), axis=0))
+        squares = np.sum(system.impulse_response(2 * BLOCK) ** 2, axis=2)
+        own = np.sqrt(np.cumsum(squares[:BLOCK], axis=0))
         state_root = np.zeros((0, 0))
         if system.order:
             reached = to_states(system).impulse_response(BLOCK + 1)[1:]
             state_root = root(np.einsum("kiq,kjq->ij", reached, reached))
-        later = _later(system, state_root)
-        most = (own + later).max(axis=0) * (1 + 1e-6)
+        near, far = _later(system, state_root)
         limits = np.concatenate([bound.limits, bound.changes[_limited(bound)]])
-        views = np.isfinite(limits) & (most > 0)
-        multiple = float((limits[views] / most[views]).min())
-        return cls(system, part, own, state_root, multiple)
+        limits = np.tile(limits / (1 + _SPARED), (BLOCK, 1))
+        radii, ball = _shared(own, near, far, limits, system.order)
+        stds = np.concatenate([own, near])
+        walls = np.where(radii[BLOCK:] < math.inf, radii[BLOCK:], ball) * near
+        most = walls + ball * far + _SPARED / 10 * limits
+        return cls(
+            total, bound, BLOCK, system, part, stds, radii, most, state_root, ball
+        )
 
-    def share(self, fresh: NDArray) -> float:
-        """Return the largest part of its limit that a block's entries (T, width) reach."""
+    # -- draws --
+
+    def share(self, first: NDArray, fresh: NDArray) -> float:
+        if len(first):
+            made = self.system.free_response(self._start @ first[:, None], BLOCK)
+            sizes = np.abs(made).reshape(self.most.shape) / self.most
+            return float(max(sizes.max(), np.linalg.norm(first) / self.ball))
+        if not len(fresh):
+            return 0.0
         still = np.zeros((1, self.system.order))
         gamma, state = self.system.run(still, fresh[None])
-        sizes = np.abs(gamma[0]) / self._safe_stds
-        last = self._whitened(state.T)
-        return float(max(sizes.max(), np.linalg.norm(last)) / self.multiple)
+        made = self.system.free_response(state.T, self._followed - BLOCK)
+        after = made.reshape(-1, gamma.shape[2])
+        sizes = np.abs(np.concatenate([gamma[0], after])) / self._walls_at
+        last = np.linalg.norm(self._whitening @ state[0])
+        return float(max(sizes.max(), last / self.ball))
 
-    def uncertainty(self, fresh: NDArray) -> float:
-        """Return how far the share of `share` may be from the true one, by rounding."""
-        none = np.empty(0)
-        root = np.zeros((self.system.order, 0))
-        sizes = self._recursion.errors(root, none, fresh) / self._safe_stds
-        last = np.abs(self._whitening) @ self._recursion.of_last_state(fresh)
-        return float(max(sizes.max(), np.linalg.norm(last)) / self.multiple)
+    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+        followed = np.zeros((BLOCK, self.system.input_count))
+        if len(first):
+            outputs, _ = self._recursion.errors(self._start, first, followed)
+            ball = (
+                len(first) * _ROUNDINGS * EPS * (1 + np.linalg.norm(first) / self.ball)
+            )
+            return float(max((outputs / self.most.min(axis=0)).max(), ball))
+        if not len(fresh):
+            return 0.0
+        none, rest = np.empty(0), np.zeros((self.system.order, 0))
+        padded = np.concatenate([fresh, followed])
+        outputs, states = self._recursion.errors(rest, none, padded)
+        sizes = outputs / self._walls_at.min(axis=0)
+        last = np.linalg.norm(np.abs(self._whitening) @ states)
+        return float(max(sizes.max(), last / self.ball))
 
-    @cached_property
-    def _recursion(self) -> Recursion:
-        return Recursion.of(self.system, BLOCK)
-
-    def decided(self, fresh: BallMatrix) -> bool | None:
-        """Return whether a block's entries (T, width) in balls are within, or None."""
+    def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
         system = self.system.in_balls()
-        state = BallMatrix(self.system.order, 1)
+        state = ball_matrix(self._start) * first
         shares: list[Ball] = []
+        if first.nrows():
+            for t in range(BLOCK):
+                shares += _shares(system.C * state, self.most[t].tolist())
+                state = system.A * state
+            shares.append(_length(first) / Ball(self.ball))
+            return _all_at_most(shares)
+        state = BallMatrix(self.system.order, 1)
         for t in range(fresh.nrows()):
             entries = submatrix(fresh, [t], range(fresh.ncols())).transpose()
             gamma = system.C * state + system.D * entries
-            shares += _shares(gamma, (self.multiple * self._safe_stds[t]).tolist())
+            shares += _shares(gamma, self._walls_at[t].tolist())
             state = system.A * state + system.B * entries
-        if self.system.order:
+        if self.system.order and fresh.nrows():
             last = ball_matrix(self._whitening) * state
-            square = (last.transpose() * last)[0, 0]
-            shares.append((square / Ball(self.multiple) ** 2).sqrt())
+            shares.append(_length(last) / Ball(self.ball))
+            for walls in self._walls_at[BLOCK:].tolist():
+                shares += _shares(system.C * state, walls)
+                state = system.A * state
         return _all_at_most(shares)
 
     @cached_property
+    def _start(self) -> NDArray:
+        """Root (n, once) of the state that a run begins with, changes included."""
+        root = self.total.state_root
+        still = np.zeros((self.system.order - len(root), root.shape[1]))
+        return np.concatenate([root, still])
+
+    @cached_property
+    def _followed(self) -> int:
+        """Places, from a block's first on, up to its last wall."""
+        walls = np.isfinite(self.radii).any(axis=1)
+        walls[:BLOCK] = True
+        return int(np.flatnonzero(walls)[-1]) + 1
+
+    @cached_property
+    def _walls_at(self) -> NDArray:
+        """Sizes (places, views) of what a block makes at most."""
+        return (self.radii * self._safe_stds)[: self._followed]
+
+    @cached_property
+    def _recursion(self) -> Recursion:
+        return Recursion.of(self.system, 2 * BLOCK)
+
+    @cached_property
     def _safe_stds(self) -> NDArray:
-        return np.where(self.stds > 0, self.stds, np.inf)
+        return np.where(self.stds > 0, self.stds, math.inf)
 
     @cached_property
     def _whitening(self) -> NDArray:
@@ -675,29 +788,32 @@ class Blocks:
             return np.zeros((0, 0))
         return np.linalg.pinv(self.state_root, rcond=1e-10)
 
-    @cached_property
-    def _onward(self) -> NDArray:
-        """Powers of A (BLOCK + 1, n, n)."""
-        return orbit(self.system, np.eye(self.system.order), BLOCK + 1)
-
-    @cached_property
-    def _free(self) -> NDArray:
-        """Outputs (BLOCK, views, n) that each state leads to."""
-        return self.system.C @ self._onward[:BLOCK]
-
-    def _whitened(self, states: NDArray) -> NDArray:
-        return self._whitening @ states
-
     @property
     def acceptance(self) -> float:
-        """The probability at least that a block is within."""
-        noisy = int((self.stds > 0).sum())
-        share = kept_share(self.multiple) ** noisy
+        walls = self.radii[np.isfinite(self.radii)].tolist()
+        share = math.prod(kept_share(radius) for radius in walls)
         if self.system.order:
-            share *= kept_share(self.multiple, self.system.order)
+            share *= kept_share(self.ball, self.system.order)
         return share
 
-    def walls(self, secret: SecretInputs) -> list[Wall]:
+    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+        first, _ = self._within(draw, self.total.once, 0)
+        while True:
+            _, fresh = self._within(draw, 0, BLOCK)
+            yield first, fresh
+            first = np.empty(0)
+
+    # -- what changes do to the walls --
+
+    def walls(
+        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+    ) -> tuple[Wall, ...]:
+        walls: list[Wall] = []
+        for inputs in _secrets(secret, plants):
+            walls = max(walls, self.walls_of_inputs(inputs), key=leak_of)
+        return _for_events(walls, secret)
+
+    def walls_of_inputs(self, secret: SecretInputs) -> list[Wall]:
         """Return the walls that changes come nearer to, wherever in a block they begin."""
         if secret.windows or secret.balls or secret.energies is not None:
             raise PrivacyError(
@@ -710,24 +826,37 @@ class Blocks:
                 "bound over a life only; pass life="
             )
         lift, shown, states = self._lifted(secret)
-        slabs = np.zeros(0)
+        norms = np.linalg.norm(lift.reshape(-1, lift.shape[2]), axis=0)
+        slabs = _Counted(self.radii.ravel(), float(norms.max()))
         balls = np.zeros(0)
-        for offset in range(BLOCK):
-            own, ends = self._own(shown, states, offset)
-            slabs = _joined(slabs, _envelope(own))
-            balls = _joined(balls, _envelope(ends))
-        found = _walls(self.multiple, slabs)
+        for first in range(0, lift.shape[2], _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            for offset in range(BLOCK):
+                made, left = self._made(shown[..., some], states[..., some], offset)
+                slabs.include(made.reshape(len(made), -1, made.shape[3]))
+                ends = np.linalg.norm(self._whitening @ left, axis=1)
+                balls = _joined(balls, _envelope(ends))
+        found = slabs.walls()
         late = _norms_before(lift[_FOLLOWED - BLOCK :])[BLOCK:]
-        if late.size:
-            found += _walls(
-                self.multiple, _envelope(np.tile(late, (len(self.stds.T), 1)))
-            )
         if self.system.order:
-            found += _walls(self.multiple, balls, self.system.order)
-            if late.size:
-                ends = np.maximum.reduceat(late, np.arange(0, len(late), BLOCK))
-                found += _walls(self.multiple, _envelope(ends), self.system.order)
+            found += _walls(self.ball, balls, self.system.order)
+        if late.size:
+            ends = np.maximum.reduceat(late, np.arange(0, len(late), BLOCK))
+            every = np.concatenate(
+                [
+                    np.tile(late, (len(self.stds.T), 1)),
+                    np.tile(ends, (self._reached, 1)),
+                ]
+            )
+            found += _walls(float(self.radii.min()), _envelope(every))
+            if self.system.order:
+                found += _walls(self.ball, _envelope(ends), self.system.order)
         return found
+
+    @property
+    def _reached(self) -> int:
+        """How many walls there are of what the state makes that a block hands over."""
+        return int(np.isfinite(self.radii[BLOCK:]).sum())
 
     def _lifted(self, secret: SecretInputs) -> tuple[NDArray, NDArray, NDArray]:
         """Return what changes add to the entries, the outputs and the states (T, ., M).
@@ -753,31 +882,177 @@ class Blocks:
         of_states = to_states(self.system).after(lifted)
         return lift, shown, _followed(of_states, changes, early)
 
-    def _own(
+    def _made(
         self, shown: NDArray, states: NDArray, offset: int
     ) -> tuple[NDArray, NDArray]:
-        """Return what changes at an offset of their block add to its walls (N, M).
+        """Return what changes at an offset of their block add to walls and to states.
 
-        The first samples are followed. Later on no wall is come nearer to by more than the
-        entries of its block, by Cauchy and Schwarz.
+        They are sizes (blocks, 2 BLOCK, views, M) in deviations, of the own part and of the
+        near one, and what each block adds to the state that is handed over, shape
+        (blocks - 1, n, M). The first samples are followed. Later on no wall is come nearer
+        to by more than the entries of its block, by Cauchy and Schwarz.
         """
         samples, views, moves = shown.shape
         starts = np.arange(BLOCK - offset, samples, BLOCK)
-        # blocks that are whole, the last one with nothing behind the end
-        whole = np.zeros((len(starts) * BLOCK, views, moves))
-        whole[: samples - starts[0]] = shown[starts[0] :]
+        # the first block from the offset on, the last one with nothing behind the end
+        whole = np.zeros(((len(starts) + 1) * BLOCK, views, moves))
+        whole[offset : offset + samples] = shown
+        made = np.zeros((len(starts) + 1, 2 * BLOCK, views, moves))
+        made[:, :BLOCK] = whole.reshape(len(starts) + 1, BLOCK, views, moves)
         handed = states[starts]
-        free = np.einsum("tvn,bnm->btvm", self._free, handed)
-        later = whole.reshape(len(starts), BLOCK, views, moves) - free
-        sizes = np.abs(later) / self._safe_stds[:, :, None]
-        first = np.abs(shown[: starts[0]]) / self._safe_stds[offset:, :, None]
-        own = np.concatenate([first.reshape(-1, moves), sizes.reshape(-1, moves)])
-        ends = np.zeros((1, moves))
-        if self.system.order:
-            left = handed.copy()
-            left[1:] -= self._onward[BLOCK] @ handed[:-1]
-            ends = np.linalg.norm(self._whitened(left), axis=1)
-        return own, ends
+        made[1:, :BLOCK] -= np.einsum("tvn,bnm->btvm", self._free, handed)
+        left = handed.copy()
+        left[1:] -= self._onward[BLOCK] @ handed[:-1]
+        made[:-1, BLOCK:] = np.einsum("tvn,bnm->btvm", self._free, left)
+        return np.abs(made) / self._safe_stds[:, :, None], left
+
+    @cached_property
+    def _onward(self) -> NDArray:
+        """Powers of A (BLOCK + 1, n, n)."""
+        return orbit(self.system, np.eye(self.system.order), BLOCK + 1)
+
+    @cached_property
+    def _free(self) -> NDArray:
+        """Outputs (BLOCK, views, n) that each state leads to."""
+        return self.system.C @ self._onward[:BLOCK]
+
+
+def _shared(
+    own: NDArray, near: NDArray, far: NDArray, limits: NDArray, order: int
+) -> tuple[NDArray, float]:
+    """Return radii (2 BLOCK, views) of the walls of own and near, and that of the ball.
+
+    All are in deviations. ``limits`` (BLOCK, views) are infinite where there is none.
+    """
+    walls = np.isfinite(limits) & (own + near + far > 0)
+    radii = np.full((2, *walls.shape), math.inf)
+    own, near, far = own[walls], near[walls], far[walls]
+    # all walls and the ball at as many deviations would be possible as well
+    common = float((limits[walls] / (own + near + far)).min())
+    limits = limits[walls] * (_COMPARED / common)
+    least, ball = math.inf, _COMPARED
+    found = radii[:, walls]
+    for width in _COMPARED * _WIDER ** np.arange(_WIDTHS):
+        rest = limits - width * far
+        if (rest < _COMPARED * (_LEAST * own + near) * (1 - ROUNDED)).any():
+            break
+        pair = _divided(own, near, rest, width)
+        tails = float(2 * ndtr(-pair).sum())
+        tails += float(chdtrc(order, width**2)) if order else 0.0
+        if tails < least:
+            least, ball, found = tails, float(width), pair
+    radii[:, walls] = found
+    return radii.reshape(-1, walls.shape[1]) * (common / _COMPARED), ball * (
+        common / _COMPARED
+    )
+
+
+def _divided(own: NDArray, near: NDArray, rest: NDArray, ball: float) -> NDArray:
+    """Return radii (2, N) of two walls that divide ``rest``, with the least tails.
+
+    They are least where the densities at the radii are in proportion to the deviations.
+    Where the ball holds the second part cheaply enough that has no wall, and an infinite
+    radius.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.full_like(own, _LEAST * _COMPARED)
+        high = np.maximum((rest - _COMPARED * near) / own, low)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            other = (rest - middle * own) / near
+            is_low = (middle**2 - other**2) / 2 < np.log(near / own)
+            low = np.where(is_low, middle, low)
+            high = np.where(is_low, high, middle)
+        first = np.where(own > 0, low, math.inf)
+        second = (rest - np.where(own > 0, low * own, 0.0)) / near
+        alone = (rest - ball * near) / own
+    alone = np.where(own > 0, alone, np.where(rest < ball * near, -math.inf, math.inf))
+    second = np.where(near > 0, second, math.inf)
+    tails = ndtr(-first) + ndtr(-second)
+    cheaper = (second >= ball) | (ndtr(-alone) <= tails * (1 + _EARNED))
+    cheaper &= alone >= _LEAST * _COMPARED
+    return np.where(cheaper, [alone, np.full_like(alone, math.inf)], [first, second])
+
+
+class _Counted:
+    """Walls that changes come nearer to, counted at few radii and for few moves.
+
+    A wall counts at the next smaller radius, and a move between two levels in parts at
+    both. The leak L falls with the radius and is convex in the move, so neither makes it
+    smaller. With the counts N(b, j) of a change, of all walls up to radius b that it moves
+    by level j or more, the leaks of its walls are the sum of N(b, j) times
+
+        L(b, j) - L(b, j + 1) - L(b + 1, j) + L(b + 1, j + 1) >= 0,
+
+    which is no less than zero since a leak grows the slower, the farther its wall is. So
+    walls leak at least as much as every change if none of their N(b, j) is smaller.
+    """
+
+    def __init__(self, radii: NDArray, largest: float) -> None:
+        """Count at ``radii`` (P,) of places, and for moves up to the largest."""
+        order = np.argsort(radii, kind="stable")
+        self._places = order[: np.isfinite(radii).sum()]
+        rising = radii[self._places]
+        # in proportion, so that walls of noise of another size are counted alike
+        edges = [_COMPARED]
+        while edges[-1] < _LAST * _COMPARED:
+            gap = _APART + _GROWING * (edges[-1] ** 2 - _COMPARED**2) / 2
+            edges.append(math.sqrt(edges[-1] ** 2 + 2 * gap))
+        bins = np.searchsorted(edges, rising / rising[0] * _COMPARED, side="right")
+        self._starts = np.flatnonzero(np.diff(bins, prepend=-1))
+        self._bins = np.repeat(
+            np.arange(len(self._starts)), np.diff(self._starts, append=len(bins))
+        )
+        self.radii = rising[self._starts]
+        self.levels = largest * (1 + ROUNDED) * _LEVEL ** np.arange(_LEVELS)
+        self.counts = np.zeros((len(self.radii), _LEVELS))
+
+    def include(self, moves: NDArray) -> None:
+        """Count what changes (blocks, P, M) move, if it is more than what is counted."""
+        moved = np.minimum(moves[:, self._places], self.levels[0])
+        bins, levels, changes = *self.counts.shape, moves.shape[2]
+        last = self.levels[-1]
+        small = np.minimum(moved, last).sum(axis=0) / last
+        block, place, change = np.nonzero(moved > last)
+        sizes = moved[block, place, change]
+        upper = np.searchsorted(-self.levels, -sizes, side="right") - 1
+        upper = np.minimum(upper, levels - 2)
+        high, low = self.levels[upper], self.levels[upper + 1]
+        shares = (sizes - low) / (high - low)
+        at = (self._bins[place] * levels + upper) * changes + change
+        count = np.bincount(at, shares, bins * levels * changes)
+        count += np.bincount(at + changes, 1 - shares, bins * levels * changes)
+        count = np.cumsum(count.reshape(bins, levels, changes), axis=1)
+        count[:, -1] = np.add.reduceat(small, self._starts, axis=0)
+        self.counts = np.maximum(self.counts, np.cumsum(count, axis=0).max(axis=2))
+
+    def walls(self) -> list[Wall]:
+        """Return walls whose counts are nowhere smaller."""
+        found = []
+        before = np.zeros(_LEVELS)
+        for radius, counts in zip(self.radii.tolist(), self.counts, strict=True):
+            more = np.maximum.accumulate(np.maximum(counts - before, 0.0))
+            before = before + more
+            for move, count in zip(
+                self.levels.tolist(), np.diff(more, prepend=0.0).tolist(), strict=True
+            ):
+                if count > 0:
+                    found.append(Wall(radius, move, count * (1 + ROUNDED)))
+        found.sort(key=lambda wall: wall.radius - wall.move)
+        if found and found[0].radius - found[0].move < 1:
+            return [_passed(found[0].radius, found[0].move)]
+        return found
+
+
+def _for_events(walls: Sequence[Wall], secret: Adjacency) -> tuple[Wall, ...]:
+    """Return walls that several changes of a run move together."""
+    times = float(max(getattr(part, "events", 1) for part in secret.parts))
+    return tuple(wall.scaled(times) for wall in walls)
+
+
+def _length(column: BallMatrix) -> Ball:
+    """Return the 2-norm of a column in balls."""
+    return (column.transpose() * column)[0, 0].sqrt()
 
 
 def _followed(system: LinearSystem, changes: NDArray, samples: int) -> NDArray:
@@ -827,20 +1102,26 @@ def _with_changes(system: LinearSystem, bound: Bound) -> LinearSystem:
     )
 
 
-def _later(system: LinearSystem, state_root: NDArray) -> NDArray:
-    """Return the most (BLOCK, views) that earlier blocks' states add, at a radius of one.
+def _later(system: LinearSystem, state_root: NDArray) -> tuple[NDArray, NDArray]:
+    """Return deviations (BLOCK, views) that a state makes, and all earlier ones together.
 
-    The sum is over blocks until it is negligible.
+    The latter are a sum over blocks, until it is negligible.
     """
-    total = np.zeros((BLOCK, len(system.C)))
+    near = np.zeros((BLOCK, len(system.C)))
+    far = np.zeros_like(near)
     if not system.order:
-        return total
+        return near, far
     onward = np.linalg.matrix_power(system.A, BLOCK)
     handed = state_root
-    while True:
-        free = system.free_response(handed, BLOCK)
-        sizes = np.linalg.norm(free.reshape(BLOCK, len(system.C), -1), axis=2)
-        total += sizes
-        if sizes.max() <= _NEGLIGIBLE * total.max():
-            return total
+    near = sizes = _deviations_from(system, handed)
+    while sizes.max() > _NEGLIGIBLE * near.max():
         handed = onward @ handed
+        sizes = _deviations_from(system, handed)
+        far = far + sizes
+    return near, far
+
+
+def _deviations_from(system: LinearSystem, states: NDArray) -> NDArray:
+    """Return deviations (BLOCK, views) that a random state S eta (n, r) makes."""
+    free = system.free_response(states, BLOCK)
+    return np.linalg.norm(free.reshape(BLOCK, len(system.C), -1), axis=2)

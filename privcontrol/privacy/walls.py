@@ -65,6 +65,8 @@ class Wall(Saved):
             one = ball_leak(self.radius, self.move, self.dimension)
         else:
             one = slab_leak(self.radius, self.move)
+        if one >= 1:  # whatever the count, which may be a part of one
+            return 1.0
         return min(one * self.count * (1 + ROUNDED), 1.0)
 
     def scaled(self, factor: float) -> Wall:
