@@ -507,11 +507,10 @@ def _in_window(noise: OutputNoise, start: int) -> OutputNoise:
     start = sample_index(start, "start", math.inf)
     if start == 0:
         return noise
-    if not noise.horizon.ends:
-        raise ValueError(
-            "start: noise without a horizon begins in its stationary law at any "
-            "sample; leave start out, and the ledger counts each beginning as a release"
-        )
+    noise.horizon.count(
+        "start: noise without a horizon begins in its stationary law at any sample; "
+        "leave start out, and the ledger counts each beginning as a release"
+    )
     scope = noise.guarantee.scope
     # the promise of the first samples of noise is that of all of them
     window = (start, start + (scope.horizon or noise.horizon))

@@ -624,11 +624,10 @@ def private_lqg(
     if isinstance(terminal, str):
         one_of(terminal, "terminal", ("dare",))
     else:
-        if not samples.ends:
-            raise ValueError(
-                "terminal: without a horizon no state is the last one; pass "
-                '"dare", or noise with a horizon (horizon=... where there is no noise)'
-            )
+        samples.count(
+            "terminal: without a horizon no state is the last one; pass "
+            '"dare", or noise with a horizon (horizon=... where there is no noise)'
+        )
         last = semidefinite(terminal, "terminal", side.order + len(sums))
     prior = _prior(P0, initial_state, side.order)
     followed = (tuple(sums), tuple(sums.values()))

@@ -277,12 +277,11 @@ def fitting_plant(sys: Plants | Plant, noise: OutputNoise | None) -> Plant:
     if noise is None:
         return plant
     if isinstance(plant, VaryingPlant) and isinstance(noise, OutputNoise):
-        if not noise.request.horizon.ends:
-            raise ValueError(
-                "noise: without a horizon that of a list of plants has a period as one "
-                "sample, and a loop reads each sample; design it for the samples of a run "
-                f"(horizon=..., period={plant.samples})"
-            )
+        noise.request.horizon.count(
+            "noise: without a horizon that of a list of plants has a period as one "
+            "sample, and a loop reads each sample; design it for the samples of a run "
+            f"(horizon=..., period={plant.samples})"
+        )
         plant = plant.over(noise.process.samples)  # one period of it will do
     check_noise(plant, noise)
     return noise.plant_data
