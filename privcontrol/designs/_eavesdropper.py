@@ -622,6 +622,12 @@ def _of_changes(
             "noise_or_loop: expected noise that hides one change in a run, got one for "
             "several signals at once; guarantee.detection bounds every test"
         )
+    if secret.is_moving:
+        raise ValueError(
+            "noise_or_loop: expected noise that hides a change, got one that hides when or "
+            "on which signal it is, of which no size is estimated; guarantee.detection "
+            "bounds every test"
+        )
     if secret.is_varying:  # levels are changes of any shape, and have one size
         secret = replace(secret, shape="level")
     lasting = not noise.horizon.ends or noise.process.total.part(Filtered) is not None

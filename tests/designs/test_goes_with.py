@@ -4,6 +4,7 @@ The rows are those of the table on the page "Which secret?".
 """
 
 import json
+from dataclasses import replace
 
 import control as ct
 import numpy as np
@@ -93,6 +94,98 @@ def test_several_signals_at_once_go_with(options):
     secret = pc.DisturbanceAdjacency(1.0, duration=2, together=True)
     noise = designed(two_inputs(), adjacency=secret, **options)
     assert noise.guarantee.loss.shift <= 0.5 + 1e-9
+
+
+WHEN = pc.DisturbanceAdjacency({"u": 1.0}, moved=3)
+WHICH = pc.DisturbanceAdjacency(1.0, which=True)
+
+
+@pytest.mark.parametrize("secret", [WHEN, WHICH])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 12},
+        {},
+        {"horizon": 12, "floor": 1.0},
+        {"floor": 1.0},
+        {"horizon": 12, "floor": 1.0, "models": [two_inputs()]},
+        {"models": [two_inputs()]},
+        {"horizon": 12, "floor": 1.0, "resolution": 0.01},
+        {"releases": 2},
+        {"weight": [2.0]},
+        {"bound": 100.0, "budget": LEAKING, "order": 2},
+        {"bound": 100.0, "budget": LEAKING, "life": 50, "order": 2},
+        {"bound": 100.0, "budget": LEAKING, "horizon": 12},
+    ],
+)
+def test_when_and_which_go_with(secret, options, tmp_path):
+    noise = designed(two_inputs(), adjacency=secret, **options)
+    spent = noise.guarantee.loss.released(options.get("releases", 1))
+    assert spent.shift <= 0.5 + 1e-9
+    assert noise.leak <= 1e-3
+    noise.save(tmp_path / "noise.json")
+    assert pc.load(tmp_path / "noise.json") == noise
+
+
+@pytest.mark.parametrize("secret", [WHEN, WHICH])
+@pytest.mark.parametrize("events", [{"events": 2}, {"events": 2, "separation": 9}])
+def test_several_events_of_when_and_which_go_with(secret, events):
+    noise = designed(two_inputs(), adjacency=replace(secret, **events))
+    assert noise.guarantee.gdp <= 0.5 + 1e-9
+    assert (noise.std >= designed(two_inputs(), adjacency=secret).std).all()
+
+
+@pytest.mark.parametrize("secret", [WHEN, WHICH])
+def test_when_and_which_have_a_gateway_a_ledger_a_proof_and_codesign(secret, tmp_path):
+    noise = designed(two_inputs(), adjacency=secret)
+    noise.save(tmp_path / "noise.json")
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
+    with pc.Gateway(noise, grid=0.001) as gateway:
+        assert np.isfinite(gateway.publish(0.0)[0])
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1.0))
+    ledger.charge(noise.guarantee)
+    assert ledger.spent.gdp == pytest.approx(noise.guarantee.gdp)
+    with pytest.raises(ValueError, match="no size is estimated"):
+        pc.eavesdropper(noise)
+    loop = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1, "controls": ["v"]}
+    chosen = pc.private_lqg(two_inputs(), **loop, noise=noise, codesign=True)
+    assert chosen.guarantee.gdp <= 0.5 + 1e-9
+
+
+def test_noise_within_a_bound_is_not_covered_by_the_proof_of_a_stranger(tmp_path):
+    noise = designed(two_inputs(), adjacency=WHEN, bound=100.0, budget=LEAKING, order=2)
+    noise.save(tmp_path / "noise.json")
+    assert verify.main([str(tmp_path / "noise.json")]) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"adjacency": WHEN, "models": pc.PlantBox.around(two_inputs(), relative=0.01)},
+        {"adjacency": WHEN, "models": [two_inputs()], "bound": 9.0, "budget": LEAKING},
+        {"adjacency": WHEN, "resolution": 0.01, "floor": 1.0},
+        {"adjacency": WHICH, "resolution": 0.01, "floor": 1.0},
+    ],
+)
+def test_when_and_which_are_refused_beside(options):
+    with pytest.raises((ValueError, pc.PrivacyError)):
+        designed(two_inputs(), **options)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"moved": 3, "times": 4},
+        {"moved": 3, "together": True},
+        {"which": True, "together": True},
+        {"moved": 3, "norm": "l2"},
+        {"moved": 3, "profiles": [[1.0, 2.0]]},
+        {"which": True, "norm": "l2"},
+    ],
+)
+def test_when_and_which_are_no_other_secrets(more):
+    with pytest.raises((ValueError, pc.PrivacyError)):
+        designed(two_inputs(), adjacency=pc.DisturbanceAdjacency(1.0, **more))
 
 
 RISK = {"false_alarm": 0.05, "detection": 0.5, "events": 20, "separation": 6}
