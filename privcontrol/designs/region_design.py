@@ -37,7 +37,7 @@ from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, scale_to_budget
-from ..regions.region import PlantPolytope, near_shift
+from ..regions.region import PlantPolytope, near_shift, rough_shift
 from ..secrets.disturbance import is_dense
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
@@ -173,10 +173,16 @@ def _meeting_budget(
     )
 
 
-def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
-    """The certified shift of noise for all plants of a region and the sensor's grid."""
+def shift_in_region(
+    request: Request, parts: Sequence[NoisePart], *, rough: bool = False
+) -> float:
+    """The certified shift of noise for all plants of a region and the sensor's grid.
+
+    A ``rough`` one is larger, for noise that is only compared.
+    """
     region: Any = request.region
-    found = region.shift(parts, request.adjacency, request.horizon)
+    shift_of = rough_shift if rough else type(region).shift
+    found = shift_of(region, parts, request.adjacency, request.horizon)
     grid = grid_shift(parts, request.resolution, request.horizon)
     return found.beside_grid(grid).gdp
 
@@ -593,7 +599,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         return search.sharp()
 
     def excess(sized: Proposal) -> float:
-        shift = shift_in_region(request, sized.parts)
+        shift = shift_in_region(request, sized.parts, rough=True)
         return shift / request.allowed_shift
 
     with piece(1, 3):

@@ -823,11 +823,31 @@ def halved(
     parts: Sequence[NoisePart],
     adjacency: Adjacency,
     horizon: int,
+    *,
+    rough: bool = False,
 ) -> Shift:
     """Certify the shift for every plant of a box, by halving it."""
     moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
-    bound, _ = largest_shift(tuple(moves), tuple(parts), horizon)
+    bound, _ = largest_shift(tuple(moves), tuple(parts), horizon, rough)
     return Shift(bound)
+
+
+def rough_shift(
+    region: PlantRegion,
+    parts: Sequence[NoisePart],
+    adjacency: Adjacency,
+    horizon: Horizon,
+) -> Shift:
+    """A looser bound that takes less time, for noise that is only compared.
+
+    It is that of `PlantRegion.shift` where no box is halved.
+    """
+    if horizon.ends and not region.varying:
+        if isinstance(region, PlantBox):
+            return halved(region, parts, adjacency, int(horizon), rough=True)
+        if isinstance(region, PlantPolytope) and len(region.vertices) > 1:
+            return halved(region._hull, parts, adjacency, int(horizon), rough=True)
+    return region.shift(parts, adjacency, horizon)
 
 
 def near_shift(
