@@ -22,7 +22,7 @@ from ..core.adjacency import Adjacency
 from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.whitened import floored_root, shift_sizes, triangular_root
-from ..numerics.ellipsoid import rough_shape_over_time, weight_triangle
+from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece, search_round
@@ -55,6 +55,10 @@ _OF_A_TRY = 1e-3
 _MANY = 128
 #: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
 _MANY_MOVES = 1000
+#: Dimensions from which on it ends there for several plants beside a floor.
+_SEVERAL = 32
+#: Speed: updates of weights in fewer than many dimensions, before other methods have a turn.
+_MOST_UPDATES = 150
 #: Share of its gap at which a search ends, so rounding leaves it below that.
 _TRIED = 0.9
 #: Relative rounding of responses, in many dimensions.
@@ -166,6 +170,8 @@ def _cheapest(
     if responses.windows:
         return _cheapest_in_windows(problem, responses)
     tol = max(_tolerance(problem, responses), rough)
+    if problem.rough is not None:
+        tol = max(tol, problem.rough.gap)
     if tol > _GAP:
         nearly = _nearly_cheapest(problem, responses, tol)
         if nearly is not None:
@@ -243,7 +249,8 @@ def _tolerance(problem: DesignProblem, responses: Responses) -> float:
     size, moves = responses.points.shape
     if size >= _MANY:
         return max(_GAP, _TRIED * problem.request.gap)
-    if moves >= _MANY_MOVES:
+    is_of_several = size >= _SEVERAL and len(problem.plants) > 1
+    if moves >= _MANY_MOVES or (is_of_several and problem.floor.any()):
         return max(_GAP, 0.1 * problem.request.gap)
     return _GAP
 
@@ -254,10 +261,11 @@ def _nearly_cheapest(
     """The same in many dimensions. None in few, or if it does not come within the gap."""
     size = len(responses.points)
     level = _even_floor(problem)
-    if responses.balls or level is None:
+    if level is None or (responses.balls and not level):
         return None
     points = responses.points / problem.allowed_beside_grid
-    span = _span(points)
+    balls = [ball / problem.allowed_beside_grid for ball in responses.balls]
+    span = _span(np.hstack([points, *balls]))
     span[~responses.moved] = 0.0  # no noise where rounding alone would put some
     rank = span.shape[1]
     if rank < _MANY and not level:
@@ -267,8 +275,22 @@ def _nearly_cheapest(
     if prices.min() < LEAST_PRICE * prices.max():
         return None
     coordinates = triangle.T @ (span.T @ points)
-    period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
-    found = rough_shape_over_time(coordinates, tol, period=period, floor=level)
+    roots = [triangle.T @ (span.T @ ball) for ball in balls]
+    begun = problem.begun
+    if balls or rank < _MANY:
+        found = rough_shape(
+            coordinates,
+            tol,
+            floor=level,
+            updates=_MOST_UPDATES,
+            balls=roots,
+            begun=begun,
+        )
+    else:
+        period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
+        found = rough_shape_over_time(
+            coordinates, tol, period=period, floor=level, begun=begun
+        )
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)

@@ -32,7 +32,7 @@ from ..noise.parts import (
 )
 from ..noise.shift import certify
 from ..numerics.checks import LARGEST_SIZE, real_array
-from ..numerics.ellipsoid import weight_root
+from ..numerics.ellipsoid import Weights, weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
 from ..privacy.budget import PrivacyBudget, scale_to_budget
@@ -94,6 +94,8 @@ class DesignProblem:
     weight: Weight = None
     #: For designs that a search only compares. They are not certified.
     rough: Rough | None = None
+    #: The weights at which the last dense design for these plants ended.
+    begun: Weights = field(default_factory=Weights, compare=False, repr=False)
 
     @cached_property
     def query(self) -> PlantQuery:

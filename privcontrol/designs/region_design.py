@@ -84,9 +84,9 @@ _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
-#: Gap of designs that are compared, and the one up to which their bound stands for the
-#: least cost.
-_GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
+#: Gap of designs that are compared, for lists and for regions, and the one up to which
+#: their bound stands for the least cost.
+_GAP_OF_A_TRY, _COARSE_GAP, _NEAR = 1e-4, 3e-3, 1e-2
 #: Logarithms of floors between which the last models of the cost are made, and its fall
 #: from which on no more follow.
 _NARROW, _FLAT = 0.025, 2e-5
@@ -283,7 +283,7 @@ def _beside_some_floor(problem: DesignProblem, size: Size) -> Proposal:
 
     nominal = replace(problem, request=request.alone)
     largest = np.log(_independent(nominal, size))
-    search = _Search(nominal, size, largest + _FIRST, excess)
+    search = _Search(nominal, size, largest + _FIRST, excess, _COARSE_GAP)
     highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
     search.along_all(_BELOW, highest, _COARSE)
     sized = search.best
@@ -603,7 +603,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         return shift / request.allowed_shift
 
     with piece(1, 3):
-        search = _Search(standing, size, start, excess)
+        search = _Search(standing, size, start, excess, _COARSE_GAP)
         highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
@@ -634,10 +634,11 @@ class _Search:
         size: Size,
         start: NDArray,
         excess_of: Callable[[Proposal], float] = lambda sized: 1.0,
+        gap: float = _GAP_OF_A_TRY,
     ) -> None:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
-        self._problem = replace(problem, rough=Rough(_GAP_OF_A_TRY))
+        self._problem = replace(problem, rough=Rough(gap))
         self._size = size
         self._excess_of = excess_of
         self._refusal: Exception | None = None

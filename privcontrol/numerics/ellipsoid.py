@@ -8,7 +8,7 @@ checked against all points, and against the dual, with bounds on every rounding 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -236,6 +236,80 @@ def weight_triangle(rows: NDArray) -> NDArray:
 # -- a shape within a percent, in hundreds of dimensions -----------------------------
 
 
+@dataclass
+class Weights:
+    """Logarithms of the weights at which a search ended; one for a like shape begins there.
+
+    Attributes
+    ----------
+    points : ndarray, shape (M,)
+    balls : list of ndarray, shape (q, q)
+        Symmetric, with the matrix weights of balls as their exponentials.
+    """
+
+    points: NDArray = field(default_factory=lambda: np.zeros(0))
+    balls: list[NDArray] = field(default_factory=list)
+
+    def fit(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
+        """Return whether they are of as many points (r, M) and balls of roots (r, q)."""
+        sizes = [len(logs) for logs in self.balls]
+        of_balls = [root.shape[1] for root in balls]
+        return len(self.points) == points.shape[1] and sizes == of_balls
+
+    def keep(self, points: NDArray, balls: Sequence[NDArray]) -> None:
+        """Take logarithms of other weights, none of them far below the largest."""
+        largest = [points.max(initial=-np.inf)]
+        largest += [np.linalg.eigvalsh(logs)[-1] for logs in balls]
+        top = max(largest)
+        least = math.log(_LIGHTEST)
+        self.points = np.maximum(points - top, least)
+        self.balls = []
+        for logs in balls:
+            values, axes = np.linalg.eigh(logs)
+            self.balls.append((axes * np.maximum(values - top, least)) @ axes.T)
+
+
+class _BallWeight:
+    """The matrix weight exp(L) of a ball of root E (r, q), and its last step.
+
+    The weights of a point p and of a ball enter K = w p p^T + E exp(L) E^T. What
+    p^T Sigma^-1 p is for a point, G = E^T Sigma^-1 E is for a ball, and the logarithm of
+    its weight grows by powers of log G.
+    """
+
+    def __init__(self, root: NDArray, logs: NDArray | None) -> None:
+        size = root.shape[1]
+        self.root = root
+        self.logs = np.zeros((size, size)) if logs is None else logs
+        self.values, self.axes = np.linalg.eigh(self.logs)
+        self._step = np.zeros_like(self.logs)
+
+    def shares(self, largest: float) -> NDArray:
+        """The eigenvalues (q,) of exp(L), relative to a largest one."""
+        return np.exp(self.values - largest)
+
+    def columns(self, shares: NDArray) -> NDArray:
+        """The axes of the ball (r, q), each times the root of its share."""
+        return self.root @ (self.axes * np.sqrt(shares))
+
+    def look(self, vectors: NDArray, spread: NDArray) -> float:
+        """Return the largest eigenvalue of G for Sigma = V diag(spread) V^T."""
+        inside = vectors.T @ self.root / np.sqrt(spread)[:, None]
+        self._limits, self._limit_axes = np.linalg.eigh(inside.T @ inside)
+        return float(self._limits[-1])
+
+    def scale(self) -> None:
+        """Scale the weight by a power of G, with momentum."""
+        logs = np.log(np.maximum(self._limits, _NO_VARIANCE))
+        slope = (self._limit_axes * logs) @ self._limit_axes.T
+        if np.sum(self._step * slope) < 0:
+            self._step = np.zeros_like(slope)
+        self._step = _MOMENTUM * self._step + _POWER * slope
+        values, self.axes = np.linalg.eigh(self.logs + self._step)
+        self.values = np.maximum(values, -_LEAST_LOG)
+        self.logs = (self.axes * self.values) @ self.axes.T
+
+
 def rough_shape(
     points: NDArray,
     tol: float,
@@ -244,47 +318,65 @@ def rough_shape(
     weights: NDArray | None = None,
     enough: float | None = None,
     updates: int = 300,
+    balls: Sequence[NDArray] = (),
+    begun: Weights | None = None,
 ) -> Shape:
     """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
 
     The factor holds the points up to rounding, and the weights are those at the end.
-    It is at least ``floor``^2 in every direction. For weights w_i and K = sum of
+    It is at least ``floor``^2 in every direction, and at least E E^T for the roots E
+    (r, q) of ``balls``. For weights w_i and K = sum of
     w_i p_i p_i^T, tr(Sigma) + tr(K Sigma^-1) - sum of w_i has its minimum, a lower bound
     of every cost, at Sigma = max(floor^2, K^1/2). Times the largest c_i =
     p_i^T Sigma^-1 p_i that holds all points. At the optimum the c_i of all weights that
     are not zero are one, so the weights are scaled by powers of the c_i, with momentum.
     Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
     of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
-    after ``updates``.
+    after ``updates``. It begins with the weights that ``begun`` has for as many points and
+    balls, and leaves its own there.
     """
     size, count = points.shape
     logs = np.zeros(count) if weights is None else np.log(weights)
+    held = [_BallWeight(root, None) for root in balls]
+    if begun is not None and begun.fit(points, balls):
+        logs = begun.points.copy()
+        pairs = zip(balls, begun.balls, strict=True)
+        held = [_BallWeight(root, matrix) for root, matrix in pairs]
     step = np.zeros(count)
     active = np.arange(count)
     bound = 0.0
     best = Shape(np.zeros((size, 0)), 0.0, np.inf)
     for update in range(1, updates + 1):
         near = points[:, active]
-        shares = np.exp(logs[active] - logs[active].max())
-        kernel = blas.dsyrk(1.0, near * np.sqrt(shares / shares.sum()), lower=1)
+        tops = [logs[active].max(initial=-np.inf), *(ball.values[-1] for ball in held)]
+        shares = np.exp(logs[active] - max(tops))
+        of_balls = [ball.shares(max(tops)) for ball in held]
+        every = shares.sum() + sum(each.sum() for each in of_balls)
+        columns = [near * np.sqrt(shares / every)]
+        for ball, each in zip(held, of_balls, strict=True):
+            columns.append(ball.columns(each / every))
+        weighted = np.hstack(columns)
+        kernel = blas.dsyrk(1.0, weighted, lower=1)
         with search_round(update):
             values, vectors = scipy.linalg.eigh(kernel, driver="evd")
-        rounding = gamma(len(active) + 8 * size) * kernel.trace()
+        rounding = gamma(weighted.shape[1] + 8 * size) * kernel.trace()
         certain = np.maximum(values - rounding, 0.0)
         values = np.maximum(values, _NO_VARIANCE * values[-1])
         total = _best_total(values, floor)
         bound = max(bound, _bound_of_spread(total * certain, floor) - total)
         spread = np.maximum(np.sqrt(total * values), floor**2)
         limits = (1 / spread) @ (vectors.T @ near) ** 2
-        cost = max(limits.max(), 1.0) * spread.sum()
+        of_balls_worst = max([ball.look(vectors, spread) for ball in held], default=0.0)
+        worst = max(limits.max(initial=1.0), of_balls_worst)
+        cost = worst * spread.sum()
         if cost <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
             if len(active) < count:
                 limits = (1 / spread) @ (vectors.T @ points) ** 2
-            worst = max(limits.max(), 1.0)
+            worst = max(limits.max(initial=1.0), of_balls_worst)
             cost = float(worst * spread.sum())
             if cost < best.cost:
                 best = Shape(vectors * np.sqrt(spread * worst), 0.0, cost)
-            weighs = logs > logs.max() - _REMOTE
+            weighs = logs > logs.max(initial=-np.inf) - _REMOTE
             active = np.flatnonzero(weighs | (limits > 1))
             limits = limits[active]
         if best.cost <= bound * (1 + tol):
@@ -296,26 +388,43 @@ def rough_shape(
         step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
+        for ball in held:
+            ball.scale()
+    if begun is not None:
+        begun.keep(logs, [ball.logs for ball in held])
+    found = replace(best, lower_bound=bound)
+    if balls:
+        return found
     shares = np.exp(logs - logs.max())
     weights = shares / shares.sum()
-    return replace(best, lower_bound=bound, support=np.arange(count), weights=weights)
+    return replace(found, support=np.arange(count), weights=weights)
 
 
 def rough_shape_over_time(
-    points: NDArray, tol: float, *, period: int, floor: float = 0.0
+    points: NDArray,
+    tol: float,
+    *,
+    period: int,
+    floor: float = 0.0,
+    begun: Weights | None = None,
 ) -> Shape:
     """The `rough_shape` of points whose weights hardly change from one to the next.
 
     Each is followed by ``period`` - 1 others, such as moves of other signals at the same
     time, and then by its like. A search over some times proposes weights for all. Where
-    they do not lead to a gap of ``tol`` soon, the search starts from equal ones.
+    they do not lead to a gap of ``tol`` soon, the search starts from equal ones. So it does
+    not where ``begun`` has weights for as many points.
     """
+    if begun is not None and begun.fit(points, ()):
+        return rough_shape(points, tol, floor=floor, begun=begun)
     weights = _weights_over_time(points, tol, period, floor)
     if weights is not None:
-        found = rough_shape(points, tol, floor=floor, weights=weights, updates=_SOON)
+        found = rough_shape(
+            points, tol, floor=floor, weights=weights, updates=_SOON, begun=begun
+        )
         if found.cost <= found.lower_bound * (1 + tol):
             return found
-    return rough_shape(points, tol, floor=floor)
+    return rough_shape(points, tol, floor=floor, begun=begun)
 
 
 def _weights_over_time(

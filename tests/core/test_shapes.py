@@ -17,6 +17,7 @@ from flint import fmpq, fmpq_mat
 from privcontrol.core import UncertifiableError, noise as families
 from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 from privcontrol.numerics.ellipsoid import (
+    Weights,
     cost_above,
     cost_below,
     enclosing_ellipsoid,
@@ -411,6 +412,45 @@ def test_a_rough_shape_beside_a_floor_has_the_cost_that_cvxpy_finds(floor):
     assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
     covariance = rough.factor @ rough.factor.T
     assert np.linalg.eigvalsh(covariance)[0] >= floor**2 * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("floor, count", [(0.0, 0), (0.05, 6), (0.4, 6)])
+def test_a_rough_shape_around_balls_has_the_cost_that_cvxpy_finds(floor, count):
+    rng = np.random.default_rng(2)
+    scales = np.logspace(0, -1, 5)[:, None]
+    points = 0.7 * rng.normal(size=(5, count)) * scales
+    balls = [rng.normal(size=(5, width)) * scales for width in (2, 5, 7)]
+    rough = rough_shape(points, 1e-3, floor=floor, balls=balls)
+    sigma = cp.Variable((5, 5), PSD=True)
+    covered = [cp.matrix_frac(p, sigma) <= 1 for p in points.T]
+    above = [sigma >> root @ root.T for root in (floor * np.eye(5), *balls)]
+    problem = cp.Problem(cp.Minimize(cp.trace(sigma)), [*covered, *above])
+    problem.solve(solver=cp.CLARABEL)
+    assert rough.lower_bound <= problem.value * (1 + 1e-7)
+    assert problem.value * (1 - 1e-7) <= rough.cost <= rough.lower_bound * 1.001
+    for root in (points[:, [k]] for k in range(count)):
+        assert np.linalg.norm(np.linalg.solve(rough.factor, root)) <= 1 + 1e-9
+    for root in balls:
+        assert np.linalg.norm(np.linalg.solve(rough.factor, root), 2) <= 1 + 1e-9
+
+
+def test_a_rough_shape_begins_with_the_weights_of_a_like_one(monkeypatch):
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(20, 60))
+    balls = [rng.normal(size=(20, 8))]
+    begun = Weights()
+
+    def search(floor, around=balls):
+        return rough_shape(points, 1e-3, floor=floor, balls=around, begun=begun)
+
+    _, first = sizes_of_eigenvalue_problems(monkeypatch, lambda: search(0.5))
+    _, again = sizes_of_eigenvalue_problems(monkeypatch, lambda: search(0.6))
+    assert 4 * len(again) <= len(first)
+    assert search(0.6).cost == pytest.approx(
+        rough_shape(points, 1e-3, floor=0.6, balls=balls).cost, rel=1e-3
+    )
+    other = [rng.normal(size=(20, 9))]  # weights of eight axes are no use for nine
+    assert search(0.5, other).gap <= 1e-3
 
 
 def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound():

@@ -9,6 +9,9 @@ from stress import literature
 
 import privcontrol as pc
 from privcontrol.noise.parts import White
+from privcontrol.privacy.horizon import horizon_of
+from privcontrol.regions import halving
+from privcontrol.regions.region import rough_shift
 
 
 def sampled(noise, box, count, seed=0):
@@ -216,6 +219,29 @@ def test_a_bound_that_stays_loose_is_still_a_bound():
     box = pc.PlantBox.around(plant, relative=1e-2)
     attained = noise.guarantee_for([box.at(box.widths)]).gdp
     assert attained <= noise.guarantee_for(box).gdp <= 1.05 * attained
+
+
+@pytest.mark.parametrize("few, most", [(True, 10), (False, 3)])
+def test_a_bound_for_comparisons_takes_few_boxes_and_holds_too(monkeypatch, few, most):
+    plant = cases.random_plant(3, states=3, outputs=2, radius=0.8)
+    box = pc.PlantBox(plant, A=np.where(np.eye(3), 0.03, 0.0))
+    if not few:
+        box = pc.PlantBox.around(plant, relative=3e-4)
+    boxes = []
+    bounded = halving._bounded
+
+    def counted(*given):
+        boxes.append(given)
+        return bounded(*given)
+
+    monkeypatch.setattr(halving, "_bounded", counted)
+    parts = [White(np.ones(2))]
+    secret = pc.DisturbanceAdjacency(0.5)
+    rough = rough_shift(box, parts, secret, horizon_of(20)).value
+    assert len(boxes) < most
+    sharp = box.shift(parts, secret, 20).value
+    assert len(boxes) > most
+    assert sharp <= rough <= 1.1 * sharp
 
 
 def test_a_move_that_decides_nothing_in_a_large_box_decides_in_a_small_one():
