@@ -44,8 +44,8 @@ from ..core.manifold import MOST_ATTAINING, AffineManifold, FiniteMoves, attaini
 from ..core.noise import GaussianNoise, Noise
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import BLOCK, EPS, round_up
-from ..numerics.thresholds import ROUNDED
+from ..numerics.linalg import EPS, round_up
+from ..numerics.thresholds import BLOCK, ROUNDED
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
 from .network import Network, core_of, unit_graph

@@ -32,6 +32,7 @@ from ..numerics.checks import (
     positive_number,
 )
 from ..numerics.errors import warn_user
+from ..numerics.thresholds import BLOCK
 from ..privacy.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, run_trials
 from .message_noise import READOUTS, AgentNoise
@@ -45,8 +46,6 @@ _READ_MESSAGES = (
     "public"
 )
 
-#: Numbers in a block of messages: 16 MB, half of a last-level cache.
-_BLOCK_NUMBERS = 1 << 21
 #: Speed: numbers in a part of its rows. Smaller ones stay closer, but each reads all
 #: messages.
 _PART_NUMBERS = 1 << 19
@@ -63,7 +62,7 @@ MOST_STEPS = 10**7
 
 def trial_block(numbers: int) -> int:
     """Trials in a block, between 10 and 250, by the numbers of a trial at a step."""
-    fitting = [size for size in (250, 100, 50, 20) if size * numbers <= _BLOCK_NUMBERS]
+    fitting = [size for size in (250, 100, 50, 20) if size * numbers <= BLOCK]
     return max(fitting, default=10)
 
 

@@ -26,7 +26,8 @@ from scipy.special import betaincinv, ndtr, ndtri
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, generator, positive_integer, real_array
 from ..numerics.errors import NotRealizableError, answer
-from ..numerics.linalg import BLOCK, column_norms
+from ..numerics.linalg import column_norms
+from ..numerics.thresholds import BLOCK, MOST_HELD
 from ..privacy.budget import PrivacyBudget, checked_rate
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.hidden import rounded_down
@@ -48,8 +49,6 @@ _MOST = 10**8
 _DELTA = 1e-2
 #: Moves that are tried out before one is audited.
 _MOVES = 3
-#: Most entries of the sample that scores are fitted to.
-_SAMPLE = 1 << 24
 
 #: Maps releases to numbers (size,) that are large where input 0 is the likelier.
 Score = Callable[[NDArray], NDArray]
@@ -491,7 +490,7 @@ def _fitted(test: _Test, size: int, rng: np.random.Generator) -> list[_Test]:
 
     Centres and spreads of the entries are those of `size` draws at either input.
     """
-    size = min(size, max(_SAMPLE // test.entries, 1))
+    size = min(size, max(MOST_HELD // test.entries, 1))
     samples = [np.vstack(list(test.blocks(which, size, rng))) for which in (0, 1)]
     least = 1e-9 * max(1e-300, *(np.abs(drawn).max() for drawn in samples))
     tests = []

@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.progress import search_round
-from ..numerics.thresholds import CERTAIN, THINNEST
+from ..numerics.thresholds import CERTAIN, MOST_ROUNDS, THINNEST
 
 if TYPE_CHECKING:
     from cvxpy import Expression, Problem
     from cvxpy.constraints.constraint import Constraint
-
-#: Solutions, each with the moves that the last one left bare.
-_ROUNDS = 50
 
 
 def cheapest_factor(
@@ -55,7 +52,7 @@ def cheapest_factor(
     if points.size:  # those that span, to start from
         _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
         chosen = order[:size].tolist()
-    for number in range(_ROUNDS):
+    for number in range(MOST_ROUNDS):
         single = []
         if chosen:
             squares = cp.Variable((len(chosen),) * 2, symmetric=True)

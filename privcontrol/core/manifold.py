@@ -47,12 +47,16 @@ from ..numerics.checks import one_of, positive_integer, quoted, real_array, sequ
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above, rank_tolerance, round_up
 from ..numerics.objects import Frozen, array_identity
-from ..numerics.thresholds import ROUNDED, SHARP, THINNEST
+from ..numerics.thresholds import (
+    BLOCK,
+    LARGEST_SIZE,
+    MOST_HELD,
+    ROUNDED,
+    SHARP,
+    THINNEST,
+)
 
 # -- moves -----------------------------------------------------------------------------
-
-#: Speed: entries of one block of images, 32 MB.
-_BLOCK = 1 << 22
 
 #: Attaining moves that a loss names.
 MOST_ATTAINING = 64
@@ -253,7 +257,7 @@ class FiniteMoves(Moves):
 
     def _blocks(self, rows: int) -> Iterable[FiniteMoves]:
         """Cut the moves into blocks whose images of this many rows fit in memory."""
-        step = max(1, _BLOCK // max(rows, 1))
+        step = max(1, BLOCK // max(rows, 1))
         for start in range(0, self.columns.shape[1], step):
             block = slice(start, start + step)
             yield FiniteMoves(
@@ -333,8 +337,7 @@ class EllipsoidMoves(Moves):
 #: What the circuits of a manifold may take, by an estimate.
 MOST_SECONDS = 10.0
 
-#: Numbers of all moves up to which they are stored, and kept as rationals.
-_MOST_NUMBERS = 50_000_000
+#: Numbers of all moves up to which they are kept as rationals.
 _MOST_RATIONALS = 30_000
 
 #: A vector of integers or rationals as its support and the entries there.
@@ -525,7 +528,7 @@ def rounded(
             column[places] = np.inf
         refuse_range(column[places])
         columns.append(column)
-        if len(columns) * size > _MOST_NUMBERS:
+        if len(columns) * size > MOST_HELD:
             raise ValueError(
                 f"the manifold has more than {len(columns):,} circuits, more than can be "
                 "stored. Protect fewer entries or times, or hide explicit moves "
@@ -574,9 +577,6 @@ _MOST_EXACT = 2_500
 
 #: Speed: entries for each nonzero one above which moves are multiplied as sparse ones.
 _MOST_SPARSE = 16
-
-#: Lengths of a kernel's columns, and their reciprocals, that leave room for squares.
-_LONGEST = 1e140
 
 
 class AffineManifold(Frozen):
@@ -721,10 +721,10 @@ class AffineManifold(Frozen):
             )
         lengths = column_norms(kernel)
         lengths[lengths == 0] = 1.0
-        if not ((lengths > 1 / _LONGEST) & (lengths < _LONGEST)).all():
+        if not ((lengths > 1 / LARGEST_SIZE) & (lengths < LARGEST_SIZE)).all():
             raise ValueError(
-                f"N: expected columns of lengths between {1 / _LONGEST:g} and "
-                f"{_LONGEST:g}, got shorter or longer ones; rescale them"
+                f"N: expected columns of lengths between {1 / LARGEST_SIZE:g} and "
+                f"{LARGEST_SIZE:g}, got shorter or longer ones; rescale them"
             )
         sizes = scipy.linalg.svdvals(kernel / lengths)
         if len(sizes) < kernel.shape[1] or sizes[-1] <= rank_tolerance(kernel, sizes):

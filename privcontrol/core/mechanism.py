@@ -38,7 +38,7 @@ from ..numerics.errors import (
     answer,
 )
 from ..numerics.linalg import EPS, column_norms, float_above
-from ..numerics.thresholds import CERTAIN, SHARP, UNSEEN
+from ..numerics.thresholds import CERTAIN, LARGEST_EXCESS, MOST_ROUNDS, SHARP, UNSEEN
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss, composed
 from ..privacy.release import (
@@ -59,12 +59,8 @@ from .query import LinearQuery, checked_query
 #: is left to it adds to a shift linearly in the 1-norm and by its square in the 2-norm.
 _PADDING = {1: 2.0**-20, 2: 2.0**-26}
 
-#: Largest share of a shift that the padding may carry. Rounding explains no more.
-_MOST_PADDED = 1e-3
-
-#: Corrections of a solution in balls at most, and the relative size of the last one.
-#: Each gains the digits that doubles leave.
-_MOST_CORRECTIONS = 20
+#: Relative size of the last correction of a solution in balls. Each gains the digits that
+#: doubles leave.
 _LAST_CORRECTION = 1e-30
 
 #: What every release of this package's mechanisms takes for granted.
@@ -375,7 +371,7 @@ class Mechanism:
         with working_bits(FINE_BITS):
             factor = ball_matrix(noise.factor)
             solution = ball_matrix(shifts)
-            for _ in range(_MOST_CORRECTIONS):
+            for _ in range(MOST_ROUNDS):
                 left = midpoints(balls - factor * solution)
                 correction = whiten(noise, left)
                 solution = solution + ball_matrix(correction)
@@ -402,7 +398,7 @@ class Mechanism:
         shifts = solution.shifts
         norm = self.noise.shift_norm
         padded = self._padded_sizes(solution.rest + solution.bounds)
-        allowed = _MOST_PADDED * np.maximum(column_norms(shifts, norm), CERTAIN)
+        allowed = LARGEST_EXCESS * np.maximum(column_norms(shifts, norm), CERTAIN)
         if (padded > allowed).any():
             rest = np.maximum(solution.rest - solution.bounds, 0.0)
             self._refuse_bare(moves, self._padded_sizes(rest) > allowed)

@@ -27,9 +27,8 @@ from ..numerics.checks import one_of, positive_integer, positive_number, real_ar
 from ..numerics.ellipsoid import gaussian_shape, weight_root
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
 from ..numerics.linalg import column_norms, float_above, rank_tolerance
-from ..numerics.thresholds import ALIKE, ROUNDED
+from ..numerics.thresholds import ALIKE, LARGEST_EXCESS, ROUNDED
 from ..privacy.budget import (
-    LARGEST_EXCESS,
     PrivacyBudget,
     checked_budget,
     scale_to_budget,

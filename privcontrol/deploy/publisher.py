@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..noise.drawn import DrawnNoise, Entries
-from ..numerics.balls import Ball, Rational
+from ..numerics.balls import DECIDING_BITS, Ball, Rational
 from ..numerics.checks import sample_index
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.saved import as_path, decode
@@ -73,8 +73,6 @@ LEAST_BLOCKS = 16
 _LONGEST_JUMP = 50_000
 #: Speed: seconds for which a device takes its file to be where it saw it.
 _SEEN = 2e-3
-#: Bits of an entry beyond which a rounding is not going to be decided.
-_MOST_BITS = 1 << 12
 
 
 _here = Here()
@@ -674,9 +672,9 @@ class Publisher:
         row = self._exact.rows(t, bits)[output]
         for number in row:
             entry = copy(self._exact.entries[number])
-            if entry.count >= _MOST_BITS:
+            if entry.count >= DECIDING_BITS:
                 raise UncertifiableError(
-                    f"sample {t}: {_MOST_BITS} bits do not decide how it is rounded; "
+                    f"sample {t}: {DECIDING_BITS} bits do not decide how it is rounded; "
                     "it is published without noise up to rounding; choose another grid"
                 )
             entry.refine()

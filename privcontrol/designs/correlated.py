@@ -26,8 +26,8 @@ from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_tria
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import LEAST_PRICE, ROUNDED, UNSEEN
-from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
+from ..numerics.thresholds import LARGEST_EXCESS, LEAST_PRICE, ROUNDED, UNSEEN
+from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
 )

@@ -31,10 +31,11 @@ from ..noise.parts import (
     noise_of_run,
 )
 from ..noise.shift import certify
-from ..numerics.checks import LARGEST_SIZE, real_array
+from ..numerics.checks import real_array
 from ..numerics.ellipsoid import Weights, weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import LARGEST_SIZE
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.disturbance import is_covered, query_of

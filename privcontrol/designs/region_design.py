@@ -35,7 +35,7 @@ from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..regions.region import PlantPolytope, near_shift, rough_shift
 from ..secrets.disturbance import is_dense
@@ -92,8 +92,6 @@ _GAP_OF_A_TRY, _COARSE_GAP, _NEAR = 1e-4, 3e-3, 1e-2
 _NARROW, _FLAT = 0.025, 2e-5
 #: Speed: the same of the first models, the longest step, and how many models there are.
 _WIDE, _LONGEST, _MOST_MODELS = 0.4, 2.0, 12
-#: Least curvature, where a cost is flat.
-_TINY = 1e-300
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
@@ -733,5 +731,5 @@ def _least_of_model(slopes: NDArray, bends: NDArray) -> NDArray:
     """
     values, axes = np.linalg.eigh(bends)
     along = axes.T @ slopes
-    steps = -along / np.maximum(np.abs(values), np.abs(along) / _LONGEST + _TINY)
+    steps = -along / np.maximum(np.abs(values), np.abs(along) / _LONGEST + SMALLEST)
     return axes @ steps

@@ -22,7 +22,6 @@ from ..noise.process import SummedNoise
 from ..noise.shift import World
 from ..noise.within import Bound
 from ..numerics.checks import (
-    LARGEST_SIZE,
     instance_of,
     one_of,
     positive_integer,
@@ -32,7 +31,7 @@ from ..numerics.checks import (
 from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.objects import CheckedFields
 from ..numerics.saved import Saved
-from ..numerics.thresholds import FINE, ON_CIRCLE
+from ..numerics.thresholds import FINE, LARGEST_SIZE, MOST_HELD, ON_CIRCLE
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import PrivacyLoss, by_kind
@@ -53,8 +52,6 @@ _LARGE = 1e2
 _ABSURD = 1e4
 #: Samples of a run within which models are found to need absurd noise.
 _LOOKED_AT = 2000
-#: Numbers of responses that a look at effects holds at once.
-_MOST_EFFECTS = 10_000_000
 #: States from which on a plant is looked at unit by unit.
 _MANY_STATES = 40
 
@@ -575,7 +572,7 @@ def effects_of(
         inputs = secret.starting(plant, length)
         found.append(inputs.effects(first))
         held = plant.output_count * sum(len(moves.shapes) for moves in inputs.signals)
-        later = min(horizon, samples, _MOST_EFFECTS // max(held, 1)) - inputs.longest
+        later = min(horizon, samples, MOST_HELD // max(held, 1)) - inputs.longest
         if not disturbances(part):  # the impulse comes one sample before
             later += 1
         if later > first:

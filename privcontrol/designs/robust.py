@@ -21,8 +21,8 @@ from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED, UNSEEN
-from ..privacy.budget import LARGEST_EXCESS, scale_to_budget
+from ..numerics.thresholds import LARGEST_EXCESS, MOST_ROUNDS, ROUNDED, UNSEEN
+from ..privacy.budget import scale_to_budget
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
@@ -33,9 +33,8 @@ from .state_factor import structured_factor
 _LEAST = 1e-5
 #: Relative gap of the cheapest ellipsoid.
 _GAP = 1e-9
-#: Rounds of ellipsoids around points and ellipsoids.
-_ROUNDS = 60
-_FEW_ROUNDS = 4  # where the dimension is large and each round costs seconds
+#: Rounds of ellipsoids where the dimension is large and each round costs seconds.
+_FEW_ROUNDS = 4
 _LARGE = 24
 #: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
 #: models, of which a few represent many.
@@ -324,7 +323,7 @@ def covering_ellipsoid(
     if not balls:
         return enclosing_ellipsoid(points, weight_factor, tol=tol)
     is_large = len(points) > _LARGE
-    rounds = _FEW_ROUNDS if is_large else _ROUNDS
+    rounds = _FEW_ROUNDS if is_large else MOST_ROUNDS
     held: NDArray = np.arange(points.shape[1])
     units = []
     for ball in balls:  # the axes alone make the cheapest ellipsoid around the ball

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.manifold import Moves
 from ..numerics.balls import (
+    CERTIFICATE_BITS,
     BallMatrix,
     ball_matrix,
     block_balls,
@@ -32,8 +33,13 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, column_norms, float_above
 from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
-from ..numerics.thresholds import SHARP, THINNEST
-from ..privacy.budget import LARGEST_EXCESS
+from ..numerics.thresholds import (
+    LARGEST_EXCESS,
+    LARGEST_SIZE,
+    MOST_ROUNDS,
+    SHARP,
+    THINNEST,
+)
 from ..secrets.modes import growing_mode
 from ..secrets.run_moves import RunMoves
 from ..secrets.states import StateMoves
@@ -46,19 +52,12 @@ _WASTE = 4e-10
 #: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
 _LARGEST_COORDINATE = 1e3
 
-#: The square of the largest response is still a double.
-_LARGEST_RESPONSE = 1e150
-
-#: Bits that mostly suffice to check a factor, and the relative width at which they do.
-_CHECK_BITS = 128
+#: Relative width at which a factor is checked.
 _SHARP = 1e-20
 
 #: Speed: rows of which LAPACK takes one at a time. Otherwise it asks for memory of 32
 #: columns.
 _FEW_ROWS = 32
-
-#: Enlargements of a factor.
-_MOST_ENLARGEMENTS = 40
 
 
 def structured_factor(
@@ -101,7 +100,7 @@ def structured_factor(
             continue
         response = float(np.abs(basis.responses).max())
         largest_response = max(largest_response, response)
-        if response > _LARGEST_RESPONSE:
+        if response > LARGEST_SIZE:
             continue
         weighted = weight_root(basis.responses)
         counted = moves.vectors.shape[1] if padding else None
@@ -139,8 +138,8 @@ def _uncertified(
             "all of them. Shorten the horizon, or protect fewer states or fewer times "
             "(StateAdjacency(times=...))"
         )
-    moderate = np.abs(vectors).max() < math.sqrt(_LARGEST_RESPONSE)
-    if largest_response > _LARGEST_RESPONSE and moderate:
+    moderate = np.abs(vectors).max() < math.sqrt(LARGEST_SIZE)
+    if largest_response > LARGEST_SIZE and moderate:
         return UncertifiableError(
             f"over {horizon} samples the outputs' response to a hidden move grows to "
             f"{largest_response:.1e}, because of the unstable mode "
@@ -268,7 +267,7 @@ class _Problem:
 
     def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
         """The moves in the columns of a matrix, or None if these may be dependent."""
-        for bits in (min(_CHECK_BITS, self.moves.bits), self.moves.bits):
+        for bits in (min(CERTIFICATE_BITS, self.moves.bits), self.moves.bits):
             with working_bits(bits):
                 try:
                     solved = matrix.solve(moves)
@@ -288,7 +287,7 @@ class _Problem:
         Rounding the factor changes the shifts of thin directions in either direction. So
         each pass adds what the last one missed, and a few units of rounding more.
         """
-        for step in range(_MOST_ENLARGEMENTS):
+        for step in range(MOST_ROUNDS):
             ratio = self.moves.worst_shift(shifts, norm) / allowed
             is_wasteful = step == 0 and ratio < 1 - _WASTE
             if ratio <= 1 and not is_wasteful:

@@ -32,6 +32,7 @@ from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableErr
 from ..numerics.linalg import float_above, rank_tolerance, smallest
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
+from ..privacy.joint import PRECISION
 from ..privacy.loss import PrivacyLoss
 from ..privacy.radial_design import (
     RadialSize,
@@ -50,9 +51,7 @@ from .state_factor import structured_factor
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
 _COVERED = 1e-8
-#: Relative precision of radial noise with a floor, and how much larger it may become by
-#: the floor's share of the budget.
-_SIZED = 1e-5
+#: How much larger radial noise may become by the floor's share of the budget.
 _MOST_GROWTH = 1e6
 
 
@@ -193,7 +192,9 @@ def _ball_beside(problem: DesignProblem, unit: Radial, left: float) -> float:
         return loss.released(releases).satisfies(problem.budget)
 
     start = 1 / ball_rate_of(problem.budget, unit.once, releases)
-    return 1 / smallest(meets, 0.0, start, tolerance=_SIZED, limit=_MOST_GROWTH * start)
+    return 1 / smallest(
+        meets, 0.0, start, tolerance=PRECISION, limit=_MOST_GROWTH * start
+    )
 
 
 def _check_left(problem: DesignProblem, left: float) -> None:

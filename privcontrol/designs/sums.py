@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..noise._levels import LevelProducts
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE
+from ..systems.linear import LEAP
 from .windowed import BestSpectrum, Circle
 
 #: Levels of a sum, if there are more than the second number of them. Then as many sums as
@@ -30,8 +31,6 @@ _ROUNDS = 12
 _NEW = 0.02
 #: Speed: moves below this part of the largest weight are left out.
 _LIGHT = 1e-3
-#: Speed: lags of which correlations are evaluated together.
-_LAGS = 64
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ def _correlations(circle: Circle, values: NDArray, count: int) -> NDArray:
     """Return the means (count,) over the circle of values times z^m."""
     angles = np.angle(circle.points)
     weighted = circle.weights * values
-    steps = np.arange(0, count, _LAGS)
-    within = np.exp(1j * np.outer(angles, np.arange(_LAGS)))
+    steps = np.arange(0, count, LEAP)
+    within = np.exp(1j * np.outer(angles, np.arange(LEAP)))
     blocks = [(weighted * np.exp(1j * step * angles)) @ within for step in steps]
     return np.concatenate(blocks).real[:count]

@@ -19,7 +19,7 @@ from scipy.stats import norm
 
 from ..noise.parts import Filtered, Structured, White
 from ..noise.within import Once, Room
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import BLOCK, ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root
@@ -27,10 +27,6 @@ from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
 from .lqg import DenseKnowledge, Knowledge, Told, knowledge_of
 from .side import present
-
-#: Speed: numbers that the response of one group of columns may take, so memory does not
-#: grow with their count.
-_GROUP = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,7 @@ def _response_variances(
     samples = len(columns)
     numbers = samples * loop.dynamics.size
     total = np.zeros((samples + 1, rows.height))
-    width = max(1, _GROUP // numbers)
+    width = max(1, BLOCK // numbers)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
         errors = loop.dynamics.errors(rows, {drive: group}, samples)

@@ -46,7 +46,7 @@ from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.progress import progress_bar
-from ..numerics.thresholds import FINE
+from ..numerics.thresholds import FINE, MOST_ROUNDS
 from ..privacy.least_variance import least_law_variance
 from ..privacy.radial_design import ball_rate_of
 from ..secrets.disturbance import disturbances
@@ -70,9 +70,8 @@ _ENOUGH = 0.8
 #: by which its weight falls.
 _CENTRAL = 1.2
 _COOLING = 0.05
-#: Newton steps for one weight of the barrier, and the decrement that ends them. Below
-#: the second one the steps converge quadratically, and rounding hides what they gain.
-_STEPS = 60
+#: Decrement that ends Newton's steps for one weight of the barrier. Below the second one
+#: the steps converge quadratically, and rounding hides what they gain.
 _CONVERGED = 1e-15
 _NEAR = 1e-3
 #: Speed: the decrement that is small enough for a weight which is not the last one, and
@@ -95,8 +94,7 @@ _LOST = 1e-2
 _ROUNDED = 1e-7
 #: Part of the way to the boundary where the search starts.
 _INSIDE = 0.5
-#: Turns at most, and the part of the cost below which a turn is the last one.
-_TURNS = 40
+#: Part of the cost below which a turn is the last one.
 _SMALL_TURN = 1e-7
 #: Frequencies at which the bound without a horizon is evaluated.
 _FREQUENCIES = 4096
@@ -501,7 +499,7 @@ class NoiseProgram:
             return
         gap = 0.0
         while weight * (count + r) >= _LEAST * gap:
-            for _ in range(_STEPS):
+            for _ in range(MOST_ROUNDS):
                 X, decrement = self._newton(X, weight, least)
                 if decrement <= _CONVERGED:
                     break
@@ -559,7 +557,7 @@ class NoiseProgram:
     ) -> NDArray:
         """Go near the least value of the barrier, until its dual point is of use."""
         central = _CENTRAL * weight * sum(self.moves.shape)
-        for _ in range(_STEPS):
+        for _ in range(MOST_ROUNDS):
             step = _NewtonSystem.of(self, X, weight, least).solved()
             X, decrement = self._stepped(X, step, weight, least)
             if decrement > enough:
@@ -817,8 +815,8 @@ def _in_turns(loop: LoopData, progress: bool) -> LoopData:
     before = expected_total(loop)
     history = [("filter for the noise", before)]
     faster = "progress=True shows how far they are"
-    with progress_bar(_TURNS, progress, "turn", faster) as bar:
-        for _ in range(_TURNS):
+    with progress_bar(MOST_ROUNDS, progress, "turn", faster) as bar:
+        for _ in range(MOST_ROUNDS):
             shaped = designed(noise.request, loop.side.plant, weight=loop)
             tried = loop.with_noise(shaped)
             after = expected_total(tried)

@@ -27,7 +27,7 @@ from ..noise.process import NoiseProcess
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.linalg import ONE_THREAD, product
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import CACHED, ROUNDED
 from ..privacy.horizon import NO_HORIZON
 from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
@@ -56,8 +56,6 @@ _UNLIKELY = 0.01
 _CACHED = 2**13
 #: States up to which one product for all samples beats stepping, for any noise's rank.
 _SMALL = 32
-#: Speed: numbers of a signal that are drawn at a time, which stay in the cache.
-_DRAWN = 2**15
 #: Speed: numbers of the states that are stepped at a time, about 2 MB.
 _CHUNK = 250_000
 
@@ -405,7 +403,7 @@ def _drawing(
     A few samples are drawn at a time.
     """
     size, count = factor.shape[-2:]
-    length = min(samples, 1 + _DRAWN // (1 + count * block))
+    length = min(samples, 1 + CACHED // (1 + count * block))
     drawn = np.empty((length, count, block))
     scale = None
     mixed = drawn

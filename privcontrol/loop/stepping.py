@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.linalg import product
+from ..numerics.thresholds import BLOCK
 from .controller import Form, Law
 from .side import LinearSide, NonlinearSide
 
@@ -29,8 +30,6 @@ Source = Callable[[int], NDArray]
 #: Takes a sample, and states and drives there, to what is published and the next states.
 Step = Callable[[int, NDArray, NDArray], object]
 
-#: Speed: numbers of the matrices that are made at a time, about 32 MB.
-_HELD = 4_000_000
 #: Speed: multiplications of a sample that pay for the calls of several products.
 _SAVED = 100_000
 #: Speed: states up to which neighbouring blocks are multiplied as one.
@@ -230,7 +229,7 @@ class LinearRun:
     def _parts(self) -> Iterator[tuple[range, Moves]]:
         """Yield stretches of samples with their matrices, which are kept if they are few."""
         width = self.side.order + self.law.order + sum(self._sizes.values())
-        length = max(1, _HELD // width**2)
+        length = max(1, BLOCK // width**2)
         if self.samples <= length:
             yield range(self.samples), self._only
             return

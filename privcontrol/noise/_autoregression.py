@@ -16,7 +16,14 @@ import scipy.linalg
 from flint import arb_poly
 from numpy.typing import NDArray
 
-from ..numerics.balls import Ball, BallMatrix, enclosure, upper_float, working_bits
+from ..numerics.balls import (
+    CERTIFICATE_BITS,
+    Ball,
+    BallMatrix,
+    enclosure,
+    upper_float,
+    working_bits,
+)
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import ROUNDED
@@ -28,7 +35,7 @@ from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._levels import Levels, with_later
 from ._patterns import largest_pattern
 
-_FIRST_BITS = 128
+#: More bits of a polynomial for each step of its order: the recursion may double twice.
 _BITS_OF_A_STEP = 4
 #: Lags of which correlations are evaluated, until all later ones are rounding, relative to
 #: the energy, or the last number of lags.
@@ -66,7 +73,7 @@ def is_stable(coefficients: NDArray) -> bool:
     digits with each step down, so there are as many more.
     """
     order = len(coefficients)
-    with working_bits(_FIRST_BITS + _BITS_OF_A_STEP * order):
+    with working_bits(CERTIFICATE_BITS + _BITS_OF_A_STEP * order):
         taps = [Ball(1), *map(Ball, coefficients.tolist())]
         for degree in range(order, 0, -1):
             reflection = taps[degree]

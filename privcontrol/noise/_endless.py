@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..numerics.balls import (
+    CERTIFICATE_BITS,
+    DECIDING_BITS,
     Ball,
     BallMatrix,
     frobenius_norm,
@@ -28,6 +30,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
+from ..numerics.thresholds import DOUBLINGS
 from ..secrets.disturbance import OF_ONE_PLANT, disturbances
 from ..secrets.modes import largest_mode
 from ..secrets.secret import (
@@ -44,9 +47,6 @@ from ._windows import square_of_windows
 
 T = TypeVar("T")
 
-#: Working bits, one after the other.
-_PRECISIONS = (256, 512, 1024, 2048, 4096)
-_MOST_DOUBLINGS = 64
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
@@ -238,7 +238,9 @@ def in_enough_digits(
     UncertifiableError
         If no number of bits is enough.
     """
-    for bits in _PRECISIONS:
+    bits = CERTIFICATE_BITS
+    while bits < DECIDING_BITS:
+        bits *= 2
         with working_bits(bits):
             try:
                 found = evaluate(WhitenedResponse.of(left()))
@@ -279,7 +281,7 @@ class WhitenedResponse:
         """
         gramian = system.C.transpose() * system.C
         power = system.A
-        for _ in range(_MOST_DOUBLINGS):
+        for _ in range(DOUBLINGS):
             square = sum_of_squares(power)
             if not square.is_finite():
                 break

@@ -37,6 +37,7 @@ from ..privacy.law import BlockLaw
 from ..privacy.release import (
     ENTRIES,
     FIRST_BITS,
+    MORE_BITS,
     Factor,
     StandardEntry,
     SystemBits,
@@ -53,7 +54,6 @@ _MOST_BITS = 1 << 18
 #: decide nearly all roundings to the coarse grid, and those to the fine one take more.
 COARSE_BITS = 112
 FINE_BITS = 160
-_MORE_BITS_OF_FINE_STATES = 128
 
 #: A row of noise: the factor of each entry of eta that takes part in it, by number.
 Row = dict[int, Factor]
@@ -139,7 +139,7 @@ class DrawnNoise:
                     entries[number] = self._entry(self._source)
         if any(state.bits > COARSE_BITS for state in self._states):
             for entry in entries.values():
-                entry.refine(_MORE_BITS_OF_FINE_STATES)
+                entry.refine(2 * MORE_BITS)
         return entries
 
     def restore(self, number: int, value: int, count: int) -> None:

@@ -35,6 +35,7 @@ from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import causal_map
 from ..secrets.hiding import NoiseForm
 from ..systems.linear import (
+    LEAP,
     LinearSystem,
     Plant,
     VaryingSystem,
@@ -44,11 +45,6 @@ from ..systems.linear import (
     sum_of,
     to_states,
 )
-
-#: Speed: samples that a stream of filtered noise computes together.
-_BLOCK = 64
-#: Speed: samples that a stream draws at a time.
-_CHUNK = 1024
 
 #: Makes the next samples (count, p) of a stream from their fresh entries (count, width).
 Stream: TypeAlias = Callable[[NDArray], NDArray]
@@ -107,9 +103,9 @@ class NoisePart(ByContent, Saved, ABC):
         def advance(fresh: NDArray) -> NDArray:
             nonlocal state
             gamma = []
-            for begin in range(0, len(fresh), _BLOCK):
-                entries = fresh[begin : begin + _BLOCK]
-                is_whole = len(entries) == _BLOCK
+            for begin in range(0, len(fresh), LEAP):
+                entries = fresh[begin : begin + LEAP]
+                is_whole = len(entries) == LEAP
                 onward = self._block if is_whole else self._map(len(entries))
                 block = onward @ np.append(state, entries)
                 samples = block[: len(entries) * outputs]
@@ -147,7 +143,7 @@ class NoisePart(ByContent, Saved, ABC):
 
     @cached_property
     def _block(self) -> NDArray:
-        return self._map(_BLOCK)
+        return self._map(LEAP)
 
     def _map(self, count: int) -> NDArray:
         """Map a state and the entries of some samples to their outputs and the next."""

@@ -33,7 +33,7 @@ from ..numerics.balls import enclosure, working_bits
 from ..numerics.checks import check_memory, positive_integer, positive_number
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import DOUBLINGS, LARGEST_EXCESS, ROUNDED
 from ..secrets.fleet import symmetric_plant
 from ..secrets.ring import Ring, waves_of
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
@@ -47,11 +47,6 @@ from .fleet import (
     beyond_symmetry,
 )
 from .parts import Filtered, Stream
-
-#: Doublings of the time over which a Gramian is summed.
-_MOST_DOUBLINGS = 60
-#: Largest part of r(0) that the errors may be.
-_TOLERABLE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +208,7 @@ def _shift_of_one(
         products += shares @ values
         error += float(shares @ errors)
     error += 8 * len(places) * EPS * float(np.abs(products[0]))
-    if not error <= _TOLERABLE * products[0]:
+    if not error <= LARGEST_EXCESS * products[0]:
         raise UncertifiableError(
             "the waves around the ring are not proven to be stable in doubles: a slow mode "
             "is too close to the unit circle; ask for another order, or a larger gap"
@@ -390,7 +385,7 @@ def _summed(A: NDArray, matrix: NDArray) -> NDArray:
     """Return nearly the sums of A^T^t X A^t over all times."""
     total, power = matrix, A
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(_MOST_DOUBLINGS):
+        for _ in range(DOUBLINGS):
             added = _turned(power) @ total @ power
             total = total + added
             if not np.abs(added).max() > EPS * np.abs(total).max() / 4:

@@ -19,6 +19,7 @@ from ..core.manifold import EllipsoidMoves
 from ..numerics.ellipsoid import solution_error
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS, column_norms, round_up
+from ..numerics.thresholds import LARGEST_EXCESS
 from ..secrets.disturbance import disturbances
 from ..secrets.run_moves import RunMoves
 from ..secrets.secret import Responses, all_responses
@@ -28,9 +29,6 @@ from ._apart import largest_apart
 from ._windows import largest_of_windows
 from .parts import Correlated, NoisePart, PartSum
 
-#: Relative error of a triangular root above which no shift is certified with it, where no
-#: floor bounds it.
-_LARGEST_ERROR = 1e-3
 #: Rows from which on a root is looked at for parts that zeros keep apart, and their most.
 _MANY_ROWS = 128
 _MOST_PARTS = 64
@@ -218,6 +216,6 @@ def dense_root(
     stds = column_norms(inner.T)
     least = float(np.linalg.norm(inner / stds[:, None], -2))
     error_bound = _error_of(root, 1 / least) if least else np.inf
-    if not error_bound < _LARGEST_ERROR:
+    if not error_bound < LARGEST_EXCESS:
         return None, np.inf
     return root, error_bound

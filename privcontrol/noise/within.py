@@ -25,7 +25,7 @@ from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import MOST_HELD, ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.walls import Wall, kept_share
 from ..secrets.disturbance import disturbances
@@ -69,8 +69,7 @@ _LEVELS = 30
 _MOST_STATES = 24
 #: Walls of a move that are counted one by one. The others count as many of the largest.
 _ALONE = 48
-#: Numbers of responses that are held at once, and samples that they are followed for.
-_MOST_NUMBERS = 40_000_000
+#: Samples that responses are followed for.
 _LONGEST = 1 << 15
 #: Samples for which what noise makes up for a change may last in runs of any length.
 _LATEST = 1 << 18
@@ -569,7 +568,7 @@ def _changes(inputs: SecretInputs, samples: int) -> NDArray:
         for moves in inputs.signals
         for shape in moves.shapes
     )
-    if count * samples * inputs.inputs > _MOST_NUMBERS:
+    if count * samples * inputs.inputs > MOST_HELD:
         raise PrivacyError(
             "bound: too many lengths of a change to follow each of them; protect "
             "shorter changes"

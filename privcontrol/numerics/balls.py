@@ -54,6 +54,8 @@ _KNOWN = arb((1, -64))
 #: lose about log2(n) of them in a product of n by n matrices.
 CERTIFICATE_BITS = 128
 
+#: Bits after which what is undecided stays so: it is a tie.
+DECIDING_BITS = 1 << 12
 #: Bits for products of doubles that nearly cancel.
 FINE_BITS = 400
 

@@ -11,6 +11,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from .thresholds import LARGEST_SIZE
+
 #: Numbers that one result holds at most, 32 GB.
 _MOST_NUMBERS = 1 << 32
 
@@ -130,10 +132,6 @@ def positive_number(value: object, name: str, *, zero: bool = False) -> float:
         least = ">= 0" if zero else "> 0"
         raise ValueError(f"{name}: expected a finite number {least}, got {number}")
     return number
-
-
-#: Sizes, and their reciprocals, that leave room for squares in a double.
-LARGEST_SIZE = 1e100
 
 
 def moderate_number(radius: object, name: str) -> float:

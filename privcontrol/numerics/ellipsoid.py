@@ -20,10 +20,8 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
-from .thresholds import ROUNDED
+from .thresholds import CACHED, MOST_ROUNDS, ROUNDED
 
-#: Speed: points per pass, so a pass stays in cache.
-_CHUNK = 16384
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024
 #: Working points to start with; 4 r if that is more.
@@ -35,11 +33,8 @@ _UPDATES = 3
 _MAX_EXPONENT = 900
 #: Condition of the points, after scaling each coordinate.
 _MAX_CONDITION = 1e14
-
 #: Least price of a direction that costs nothing, over that of the dearest.
 _LEAST_PRICE = 1e-20
-_MAX_ROUNDS = 60
-_MAX_STEPS = 60
 #: Newton steps without a tenth of progress after which rounding has the last word, for
 #: gaps below a rough one.
 _MAX_STALLED = 6
@@ -572,7 +567,7 @@ def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     it = _start(points, weight_factor, tol)
     finest = tol / 8
     target = max(1e-3, min(1e-2, 30 * finest))
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         _optimise(it, target)
         squares = _squares(it.inverse, points)
         gap = it.gap(squares.max())
@@ -601,8 +596,8 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
     if count < size:
         raise _narrow(points)
     triangles = []
-    for k in range(0, count, _CHUNK):
-        triangles.append(np.linalg.qr(points[:, k : k + _CHUNK].T, mode="r"))
+    for k in range(0, count, CACHED):
+        triangles.append(np.linalg.qr(points[:, k : k + CACHED].T, mode="r"))
     lower = np.asarray(np.linalg.qr(np.vstack(triangles), mode="r")).T
     inverse, info = lapack.dtrtri(lower, lower=1)
     # with the rows of T scaled to one, the Frobenius norm of T is sqrt(size)
@@ -666,9 +661,9 @@ def _squares(inverse: NDArray, points: NDArray) -> NDArray:
     """|inverse p_i|^2 for every point, in chunks."""
     count = points.shape[1]
     squares = np.empty(count)
-    for k in range(0, count, _CHUNK):
-        inside = inverse @ points[:, k : k + _CHUNK]
-        np.einsum("ij,ij->j", inside, inside, out=squares[k : k + _CHUNK])
+    for k in range(0, count, CACHED):
+        inside = inverse @ points[:, k : k + CACHED]
+        np.einsum("ij,ij->j", inside, inside, out=squares[k : k + CACHED])
     return squares
 
 
@@ -712,7 +707,7 @@ def _optimise(it: _Iterate, tol: float) -> None:
     best = vars(it).copy()
     least = np.inf
     stalled = 0
-    for _ in range(_MAX_STEPS):
+    for _ in range(MOST_ROUNDS):
         gap = it.gap(it.squares().max())
         stalled += 1
         if gap < 0.9 * least or min(gap, 1e4 * least) > _ROUGH:
@@ -899,8 +894,8 @@ def certified_factor(points: NDArray, basis: NDArray) -> NDArray:
     order, lower = row_permuted_triangle(basis)
     error = solution_error(lower)
     largest = 0.0
-    for k in range(0, points.shape[1], _CHUNK):
-        chunk = points[order, k : k + _CHUNK].T
+    for k in range(0, points.shape[1], CACHED):
+        chunk = points[order, k : k + CACHED].T
         solution = blas.dtrsm(1.0, lower, chunk, side=1, lower=1, trans_a=1).T
         solution = np.abs(solution)
         bound = solution + error @ solution

@@ -17,8 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 EPS = np.finfo(float).eps
-#: Speed: numbers that are held at once, 16 MB.
-BLOCK = 1 << 21
 
 #: Multiply-adds that OpenBLAS gives to one thread. Above, the last bits depend on the
 #: number of threads.

@@ -23,16 +23,12 @@ from numpy.typing import NDArray
 
 from .balls import BallMatrix, ball_matrix, enclosure, midpoints
 from .linalg import EPS, round_up
-
-#: Speed: entries of a product that are computed at once, which stay in cache.
-_CHUNK = 1 << 13
+from .thresholds import CACHED, LARGEST_SIZE, SMALLEST
 
 #: Relative error of what is rounded twice.
 _TWICE_ROUNDED = (EPS / 2) ** 2
-#: Sizes within which neither a product nor its rounding error leaves the doubles.
-_LEAST, _MOST = 1e-100, 1e100
 #: Errors are zero or at least as large, so no product of two of them is zero.
-_LEAST_ERROR = 1e-150
+_LEAST_ERROR = math.sqrt(SMALLEST)
 #: Above the roundings of bounds.
 _ABOVE = 1 + math.sqrt(EPS)
 #: Relative error at which a pair tells the nearest double.
@@ -100,7 +96,7 @@ class Pairs:
             return self._unknown(shape)
         high, low, error = np.empty(shape), np.empty(shape), np.empty(shape)
         by_rows = shape[0] > shape[1]
-        step = max(1, _CHUNK // min(shape))
+        step = max(1, CACHED // min(shape))
         for start in range(0, max(shape), step):
             some = slice(start, start + step)
             if by_rows:
@@ -115,8 +111,8 @@ class Pairs:
     def _is_moderate(self) -> bool:
         """Return whether products of these numbers lose nothing but what bounds tell."""
         sizes = np.abs(self.high)
-        fits = (sizes == 0) | ((sizes > _LEAST) & (sizes < _MOST))
-        return bool((fits & (self.error < _MOST)).all())
+        fits = (sizes == 0) | ((sizes > 1 / LARGEST_SIZE) & (sizes < LARGEST_SIZE))
+        return bool((fits & (self.error < LARGEST_SIZE)).all())
 
     @staticmethod
     def _unknown(shape: tuple[int, ...]) -> Pairs:

@@ -34,3 +34,21 @@ SYMMETRIC = 1e-7
 #: Distance from the unit circle to which rounding may throw a pole on it: a double root
 #: loses half of the digits.
 ON_CIRCLE = 1e-6
+#: Relative excess or error from which on it is no rounding any more: a claim with it is
+#: refused, where a smaller one makes noise larger.
+LARGEST_EXCESS = 1e-3
+#: Smallest number that is told from zero, with some room above what underflows.
+SMALLEST = 1e-300
+#: Sizes, and their reciprocals, that leave room for squares in a double.
+LARGEST_SIZE = 1e100
+#: Rounds of a search that has not converged. Those that converge take half as many.
+MOST_ROUNDS = 60
+#: Doublings of a time after which a sum over all times has ended, and any run as well.
+DOUBLINGS = 64
+#: Speed: numbers that are held at once, 16 MB.
+BLOCK = 1 << 21
+#: Speed: numbers of a pass that stays in a cache, 128 KB.
+CACHED = 1 << 14
+#: Numbers of the largest table that is worth its memory, 268 MB. What needs a larger one
+#: is bounded, or refused, in another way.
+MOST_HELD = 1 << 25

@@ -31,9 +31,9 @@ from ..numerics.checks import (
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import EPS, float_above, round_up
 from ..numerics.saved import Saved
+from ..numerics.thresholds import MOST_ROUNDS, SMALLEST
 
 LARGEST_EPSILON = 1e4
-SMALLEST_DELTA = 1e-300
 
 _SQRT_2PI = math.sqrt(2 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
@@ -41,9 +41,9 @@ _SQRT_HALF_PI = math.sqrt(math.pi / 2)
 
 #: Bound of the rounding errors of a root of kappa. SciPy's erfcx is good to ten units of
 #: 2^-53. In 480,000 roots that were checked with ball arithmetic there were at most 9.
-_ROUND_OFF = 20 * 2.0**-53
+_ROUND_OFF = 10 * EPS
 #: Rounding errors of the rules of the literature, which use SciPy's normal quantile.
-_RULE_ROUND_OFF = 32 * 2.0**-53
+_RULE_ROUND_OFF = 16 * EPS
 
 #: A number, or an array of them.
 Numbers = float | NDArray
@@ -260,7 +260,7 @@ def laplace_scale(epsilon: ArrayLike, sensitivity: ArrayLike = 1.0) -> Numbers:
 
 
 def _lenypappas(epsilon: float, delta: float) -> float:
-    if epsilon < SMALLEST_DELTA or delta >= 0.5:
+    if epsilon < SMALLEST or delta >= 0.5:
         raise ValueError(
             "method 'lenypappas': expected epsilon > 0 and delta < 1/2; use "
             "method='analytic'"
@@ -270,7 +270,7 @@ def _lenypappas(epsilon: float, delta: float) -> float:
 
 
 def _classical(epsilon: float, delta: float) -> float:
-    if epsilon < SMALLEST_DELTA:
+    if epsilon < SMALLEST:
         raise ValueError(
             "method 'classical': expected epsilon > 0; use method='analytic'"
         )
@@ -361,9 +361,9 @@ def _kappa_inverse(epsilon: float, delta: float) -> float:
             "delta: Gaussian noise cannot achieve delta = 0; use Laplace noise, or a "
             "delta > 0"
         )
-    if not SMALLEST_DELTA <= delta < 1:
+    if not SMALLEST <= delta < 1:
         raise ValueError(
-            f"delta: expected a number from {SMALLEST_DELTA:g} to below 1, got {delta}"
+            f"delta: expected a number from {SMALLEST:g} to below 1, got {delta}"
         )
     ratio_of = _series if epsilon < 1.5 else _tail
     target = delta
@@ -450,12 +450,6 @@ def _each(
 
 #: A delta above this is allowed, with a warning.
 _LARGE_DELTA = 0.1
-
-#: Relative excess over its budget up to which noise that a search proposes is enlarged.
-#: Rounding explains no more.
-LARGEST_EXCESS = 1e-3
-#: Passes in which a size must settle. Each takes away what rounding left of the last.
-_PASSES = 100
 
 #: What is sized to meet a budget.
 Sized = TypeVar("Sized")
@@ -845,7 +839,7 @@ def scale_to_budget(
     sized, scale, excess
         The last ones. The budget is not met if the excess is above 1.
     """
-    for _ in range(_PASSES):
+    for _ in range(MOST_ROUNDS):
         sized, excess = evaluate(scale)
         if excess <= 1 or excess > largest_excess:
             break

@@ -17,26 +17,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from ..numerics.linalg import smallest
-from ..numerics.thresholds import ROUNDED
+from ..numerics.linalg import EPS, smallest
+from ..numerics.thresholds import LARGEST_SIZE, ROUNDED
 from .budget import kappa
 
 #: Coordinates whose distribution is found as one, the largest first.
 _TOGETHER = 32
-#: The smallest epsilon of a coordinate, and the largest one of a group, in between which
-#: no double underflows.
-_SMALLEST = 1e-100
+#: The largest epsilon of a group, up to which no double underflows.
 _LARGEST = 300.0
 #: Steps of the grid in the root of the sum of squares of a group's epsilons. A coordinate's
 #: variance grows by at most a step's square, so mu by less than 3e-4 of itself.
 _STEPS = 256
 #: The same of coordinates alike, whose delta is compared with a budget.
 _FINE_STEPS = 1024
-#: Levels at which the curves are compared, and the relative precision of mu.
+#: Levels at which the curves are compared.
 _LEVELS = 129
-_PRECISION = 1e-5
-#: More than the rounding of a root of a sum of squares.
-_ROUNDED = 1e-14
+#: Relative precision of mu, of a rate and of a size that take a convolution at each trial.
+PRECISION = 1e-5
 
 
 class BoundedLoss(Protocol):
@@ -64,12 +61,12 @@ def joint_gdp(counted: Sequence[Counted]) -> float:
     (:cite:t:`DongRothSu2022`, Corollary 3.3).
     """
     sizes = [math.sqrt(times) * _group_gdp(group) for group, times in _groups(counted)]
-    return math.hypot(*sizes) * (1 + _ROUNDED)
+    return math.hypot(*sizes) * (1 + 64 * EPS)
 
 
 def alone_gdp(one: BoundedLoss, most: float) -> float:
     """Return mu of one coordinate by its curve, at most ``most``, which is known."""
-    if not _SMALLEST <= one.size <= _LARGEST:
+    if not 1 / LARGEST_SIZE <= one.size <= _LARGEST:
         return most
     levels, deltas = _curve([(one, 1)])
 
@@ -78,7 +75,7 @@ def alone_gdp(one: BoundedLoss, most: float) -> float:
 
     if not holds(most):
         return most
-    return smallest(holds, 0.0, most, tolerance=_PRECISION, limit=most)
+    return smallest(holds, 0.0, most, tolerance=PRECISION, limit=most)
 
 
 def joint_delta(one: BoundedLoss, count: int, epsilon: float) -> float:
@@ -127,9 +124,9 @@ def _groups(counted: Sequence[Counted]) -> list[tuple[tuple[Counted, ...], int]]
 def _group_gdp(group: tuple[Counted, ...]) -> float:
     """Return mu of one group, at most the root of the sum of squares."""
     alone = math.hypot(*(math.sqrt(count) * one.gdp for one, count in group))
-    alone *= 1 + _ROUNDED
+    alone *= 1 + 64 * EPS
     largest = math.fsum(count * one.size for one, count in group)
-    tiny = group[-1][0].size < _SMALLEST
+    tiny = group[-1][0].size < 1 / LARGEST_SIZE
     if sum(count for _, count in group) == 1 or tiny or largest > _LARGEST:
         return alone
     levels, deltas = _curve(group)
@@ -139,7 +136,7 @@ def _group_gdp(group: tuple[Counted, ...]) -> float:
 
     if not holds(alone):
         return alone
-    return smallest(holds, 0.0, alone, tolerance=_PRECISION, limit=alone)
+    return smallest(holds, 0.0, alone, tolerance=PRECISION, limit=alone)
 
 
 def _curve(group: Sequence[Counted]) -> tuple[NDArray, NDArray]:

@@ -31,8 +31,8 @@ from ..numerics.checks import instance_of, positive_integer, positive_number, re
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above, smallest
 from ..numerics.saved import Saved, encode
-from ..numerics.thresholds import FINE, ROUNDED
-from .budget import LARGEST_EPSILON, SMALLEST_DELTA, PrivacyBudget, kappa_upper
+from ..numerics.thresholds import BLOCK, FINE, ROUNDED, SMALLEST
+from .budget import LARGEST_EPSILON, PrivacyBudget, kappa_upper
 from .joint import alone_gdp, joint_gdp
 from .radial import (
     ball_delta,
@@ -50,11 +50,10 @@ if TYPE_CHECKING:
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
 #: coordinate is the bound.
 KEPT = 1 << 16
-#: Most moves that are looked for among all as those that no other one dominates, and
-#: most coordinates of all moves that are compared with each other.
+#: Most moves that are looked for among all as those that no other one dominates.
 _UNDOMINATED = 1024
-_EXPANDED = 1 << 21
-#: Most moves whose curve is evaluated; the closed-form bound stands in for the others.
+#: Most moves whose curve is evaluated, and moves by blocks that are looked at one by one;
+#: a bound stands in for the others.
 _EVALUATED = 64
 #: Most moves whose mu is searched for, and the root of a sum of squares stands in.
 _SEARCHED = 16
@@ -69,8 +68,6 @@ _POWER = 8 * EPS
 _CONVOLVED = 10**7
 #: The tail of a discretised loss that is counted as failure.
 _TAIL = 1e-15
-#: Hidden moves by blocks of radial noise that are looked at one by one.
-_MOST_OF_BLOCKS = 64
 #: Speed: relative growth of a move at most where two are taken for one that is as large as
 #: both in each block.
 _MERGED = 1e-4
@@ -84,7 +81,7 @@ _BARELY = 1e-7
 #: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
 _LARGEST = 1e6
 #: Doubles are multiples of a smaller power of two than this one.
-_FINEST = 1100
+_FINEST = sys.float_info.mant_dig - sys.float_info.min_exp
 
 
 # -- rationals and rounding ----------------------------------------------------------
@@ -608,7 +605,7 @@ class Product(Saved):
             ((one, _),) = self._radial
             left = math.nextafter(epsilon - self._beside_radial, 0.0)
             bounds.append(float(one.delta(left)))
-        return self.failing(max(min(bounds), SMALLEST_DELTA))
+        return self.failing(max(min(bounds), SMALLEST))
 
     @cached_property
     def _beside_radial(self) -> float | None:
@@ -862,7 +859,7 @@ class PrivacyLoss(Saved):
         left = np.unique(columns, axis=0)[::-1]
         kept: list[NDArray] = []
         # a block that moves less is a post-processing of one that moves more
-        while left.size and len(kept) < _MOST_OF_BLOCKS:
+        while left.size and len(kept) < _EVALUATED:
             worst = left[left.sum(axis=1).argmax()]
             kept.append(worst)
             left = left[(left > worst).any(axis=1)]
@@ -902,7 +899,7 @@ class PrivacyLoss(Saved):
         """Rows that no other one dominates, as far as that is cheap to decide."""
         rows = tuple(dict.fromkeys(self.rows))
         length = max(sum(n for _, n in row.shifts) for row in rows)
-        if len(rows) < 3 or len(rows) * length > _EXPANDED:
+        if len(rows) < 3 or len(rows) * length > BLOCK:
             return rows
         if any(row.radial != rows[0].radial for row in rows):
             return rows  # only shifts are compared
@@ -1018,7 +1015,7 @@ class PrivacyLoss(Saved):
         epsilon, delta = budget.pair
         if self._holds(epsilon, delta):
             return True
-        if self.kinds != (GAUSSIAN,) or delta < SMALLEST_DELTA:
+        if self.kinds != (GAUSSIAN,) or delta < SMALLEST:
             return False
         # designs fill a budget up to this shift
         return epsilon <= LARGEST_EPSILON and self.gdp <= budget.shift()

@@ -26,8 +26,8 @@ from scipy.special import betainc, betaln, gammainc, gammaln, ive, kve
 
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.linalg import EPS, smallest
-from ..numerics.thresholds import FINE, ROUNDED
-from .budget import LARGEST_EPSILON, SMALLEST_DELTA
+from ..numerics.thresholds import FINE, ROUNDED, SMALLEST
+from .budget import LARGEST_EPSILON
 
 #: Nodes of a quadrature over an angle, and of one over the sum of the distances.
 _NODES = 128
@@ -376,13 +376,13 @@ def _checked(epsilon: float, delta: float, dimension: int) -> tuple[float, float
         raise ValueError(
             f"epsilon: expected at most {LARGEST_EPSILON:g}, got {epsilon}"
         )
-    if delta >= 1 or 0 < delta < SMALLEST_DELTA:
+    if delta >= 1 or 0 < delta < SMALLEST:
         raise ValueError(
-            f"delta: expected 0, or a number from {SMALLEST_DELTA:g} to below 1, got {delta}"
+            f"delta: expected 0, or a number from {SMALLEST:g} to below 1, got {delta}"
         )
-    if 0 < epsilon < SMALLEST_DELTA:
+    if 0 < epsilon < SMALLEST:
         raise ValueError(
-            f"epsilon: expected 0, or a number from {SMALLEST_DELTA:g}, got {epsilon}"
+            f"epsilon: expected 0, or a number from {SMALLEST:g}, got {epsilon}"
         )
     if epsilon == 0 == delta:
         raise ValueError("epsilon and delta are both 0: raise one of them")

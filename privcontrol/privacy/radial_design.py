@@ -15,13 +15,11 @@ from .budget import (
     PrivacyBudget,
     kappa_upper,
 )
-from .joint import joint_delta
+from .joint import PRECISION, joint_delta
 from .law import BallLaw
 from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift, scaled
 from .radial import ball_rate, truncated_radius
 
-#: Relative precision of the rate of radial noise for several releases.
-_RATE_PRECISION = 1e-5
 #: Rates of truncated noise for several releases that are tried, and the relative precision
 #: of the radius at which they are compared.
 _RATES_TRIED = 8
@@ -89,7 +87,7 @@ def ball_rate_of(budget: PrivacyBudget, dimension: int, releases: int) -> float:
         return loss.satisfies(budget)
 
     start = max(budget.laplace_epsilon(releases), budget.delta or 0.0)
-    found = smallest(meets, 0.0, 1 / start, tolerance=_RATE_PRECISION, limit=2e300)
+    found = smallest(meets, 0.0, 1 / start, tolerance=PRECISION, limit=2e300)
     return math.nextafter(1 / found, 0.0)
 
 
@@ -146,7 +144,7 @@ def _truncation(budget: PrivacyBudget, dimension: int, releases: int) -> RadialS
         options={"maxiter": _RATES_TRIED, "xatol": 1e-3 * most},
     )
     rate = float(found.x)
-    own = RadialSize(dimension, rate, radius(rate, _RATE_PRECISION))
+    own = RadialSize(dimension, rate, radius(rate, PRECISION))
     return min(own, basic, key=_truncated_variance)
 
 
@@ -172,7 +170,7 @@ def _truncation_within(budget: PrivacyBudget, variance: float, releases: int) ->
         def is_wide(reach: float) -> bool:
             return _truncated_variance(RadialSize(1, rate, reach / rate)) >= variance
 
-        reach = smallest(is_wide, 0.0, 1.0, tolerance=_RATE_PRECISION, limit=1e6)
+        reach = smallest(is_wide, 0.0, 1.0, tolerance=PRECISION, limit=1e6)
         if reach < rate:  # it ends within the move
             return 1.0
         return _radial_delta(budget, RadialSize(1, rate, reach / rate), releases)

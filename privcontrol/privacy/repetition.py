@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
 from ..numerics.saved import Saved
+from ..numerics.thresholds import ROUNDED
 
-#: What two evaluations of one promise may differ by, relative to it.
-_TWO_WAYS = 4e-9
 #: Durations from the start of one change to that of the next one, where none is stated.
 _DURATIONS_APART = 8
 #: Pairs of changes, by their distance, of which each has a correlation of its own.
@@ -167,7 +166,7 @@ class Change(Saved):
         elif correlations is not None and self.separation:
             many = correlations.growth(count, separation)
             promised = correlations.growth(self.events, self.separation)
-            bounds.append(max(1.0, many / promised * (1 + _TWO_WAYS)))
+            bounds.append(max(1.0, many / promised * (1 + 4 * ROUNDED)))
         return min(bounds)
 
     def times_one(self, correlations: Correlations) -> float:
@@ -179,7 +178,7 @@ class Change(Saved):
         if self.events == 1 or not self.separation:
             return float(self.events)
         promised = correlations.growth(self.events, self.separation)
-        return min(self.events / promised * (1 + _TWO_WAYS), float(self.events))
+        return min(self.events / promised * (1 + 4 * ROUNDED), float(self.events))
 
 
 def growth_apart(
@@ -192,7 +191,7 @@ def growth_apart(
     further = count - 1 - len(places)
     if further > 0:  # places p + 1 .. n - 1, each of no more than the last correlation
         square += float(shared[-1]) * further * (further + 1)
-    return min(math.sqrt(square * (1 + _TWO_WAYS)), float(count))
+    return min(math.sqrt(square * (1 + 4 * ROUNDED)), float(count))
 
 
 def growth_of_run(
@@ -220,7 +219,7 @@ def growth_of_run(
         alike = sizes + _before(alike, separation)
         largest = max(largest, float(total.max()))
         added = max(added, float(alike.max()))
-    return math.sqrt(min(largest, added**2) * (1 + _TWO_WAYS))
+    return math.sqrt(min(largest, added**2) * (1 + 4 * ROUNDED))
 
 
 def _largest_later(values: NDArray) -> NDArray:

@@ -21,12 +21,10 @@ from numpy.typing import NDArray
 
 from ..noise.parts import NoisePart, PartSum
 from ..numerics.linalg import EPS, float_above
+from ..numerics.thresholds import MOST_HELD
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 from .halving import Whitening, outputs_of
-
-#: Speed: numbers of the largest table up to which the bound is computed.
-_MOST_NUMBERS = 20_000_000
 
 
 def shift_nearby(
@@ -38,7 +36,7 @@ def shift_nearby(
     that change the past, and where it is above what the floor leaves of the nominal plant:
     a bound of the floor alone is closer then.
     """
-    is_small = all(_numbers(moves) <= _MOST_NUMBERS for moves in every)
+    is_small = all(_numbers(moves) <= MOST_HELD for moves in every)
     forwards = all(moves.back == 0 and moves.times.min() == 0 for moves in every)
     if not (is_small and forwards and PartSum(parts).white.all()):
         return math.inf

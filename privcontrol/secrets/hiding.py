@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..core.manifold import Moves
 from ..numerics.balls import (
+    DECIDING_BITS,
     Ball,
     BallMatrix,
     RationalMatrix,
@@ -37,7 +38,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import CERTAIN, FINE, ROUNDED, SMALLEST
 from ..systems.linear import LinearSystem, Plant, VaryingSystem, sum_of
 from ..systems.powers import (
     distinguishes_all,
@@ -55,15 +56,11 @@ from .states import StateMoves
 #: Speed: up to so many times n rows C A^t Gramians are sums over these.
 _FEW_ROWS = 8
 
-_MOST_BITS = 1 << 12
 #: Moves of which all are evaluated in balls.
 _FEW_MOVES = 256
-#: Share by which a square must be below the largest one to be left at a bound in doubles.
-_NEAR = 1e-6
 #: What a move does not know of its small entries, relative to its largest one.
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
-#: Above what underflows in a product of two numbers, and in a sum of such.
-_LEAST = 1e-300
+#: Above what underflows in a sum of products.
 _LEAST_SQUARE = 1e-280
 
 LEAVES = (
@@ -419,7 +416,7 @@ def _below_largest(
         return None
     with np.errstate(all="ignore"):
         # rounded, from balls that know `ACCURATE_BITS` of the largest entry
-        errors = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + _LEAST
+        errors = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + SMALLEST
         try:
             with working_bits(bits):
                 sides = form()(identity_balls(len(columns)))
@@ -429,7 +426,7 @@ def _below_largest(
         except ZeroDivisionError:  # these are too few bits
             return None
         width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
-        width += left[1] * right[1] + _LEAST
+        width += left[1] * right[1] + SMALLEST
         sizes = np.abs(left[0] * right[0])
         steps = (len(left[0]) + 8) * EPS
         error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
@@ -440,7 +437,7 @@ def _below_largest(
     if not np.isfinite(upper).all() or not largest > _LEAST_SQUARE:
         return None
     width = upper - lower
-    is_near = upper >= largest * (1 - _NEAR)
+    is_near = upper >= largest * (1 - CERTAIN)
     if 2 * np.count_nonzero(is_near) > len(upper):  # as of an integrator, which stays
         is_near = width > FINE * largest
     near = np.flatnonzero(is_near | (width > ROUNDED * largest))
@@ -456,7 +453,7 @@ def _images(
     steps = (len(columns) + 4) * EPS
     width = np.abs(matrix) @ wrong + errors @ (np.abs(columns) + wrong)
     sizes = np.abs(matrix) @ np.abs(columns)
-    return matrix @ columns, (width + steps * sizes) * (1 + 2 * steps) + _LEAST
+    return matrix @ columns, (width + steps * sizes) * (1 + 2 * steps) + SMALLEST
 
 
 def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
@@ -494,7 +491,7 @@ def certified(
                 bounds = np.full((1, 2), np.inf)
         values, widths = bounds.T
         sharp = np.isfinite(values).all() and (widths <= tol * values.max()).all()
-        if sharp or bits >= _MOST_BITS:
+        if sharp or bits >= DECIDING_BITS:
             return np.maximum(values, 0.0)
         bits *= 2
 

@@ -18,13 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.adjacency import Adjacency
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import UNSEEN
+from ..numerics.thresholds import BLOCK, UNSEEN
 from ..systems.linear import Plant
 from .disturbance import disturbances
 from .secret import as_secret
-
-#: Speed: numbers of responses that are held at once.
-_NUMBERS_AT_ONCE = 100_000
 
 #: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
 #: by about as much.
@@ -286,7 +283,7 @@ def _mode(
 def _sizes(C: NDArray, block: NDArray, states: NDArray, count: int) -> NDArray:
     """The largest ||C block^age w|| over some states w, for ages 0 .. count - 1."""
     width = len(C) * max(1, len(block), states.shape[1])
-    length = max(1, min(count, _NUMBERS_AT_ONCE // width))
+    length = max(1, min(count, BLOCK // width))
     rows = np.empty((length, *C.shape), complex)  # C block^age
     row = C
     for age in range(length):

@@ -22,9 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, block_balls, submatrix
 from ..numerics.checks import real_array
-from ..numerics.linalg import BLOCK, EPS
+from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved, digest_of, encode
+from ..numerics.thresholds import BLOCK, DOUBLINGS
 
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any
@@ -34,9 +35,9 @@ Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
 #: Speed: states from which on a frequency response at many points takes a Schur form.
 _FEW_STATES = 12
 
-#: Samples by which a free response moves on at once. A^64 of a plant has no modes that
-#: leave the range of doubles.
-_LEAP = 64
+#: Samples that are computed together. A^64 of a plant has no modes that leave the range of
+#: doubles.
+LEAP = 64
 #: Speed: columns of states from which the rows C A^t are moved on in their place, and
 #: how many times as many there are.
 _WIDE = 40
@@ -44,9 +45,6 @@ _MANY = 2
 
 #: Roundings of a correlation below which its eigenvalue is zero, for each row.
 _ROUNDED = 8
-
-#: Doublings of the samples after which no impulse of a stable system is left.
-_DOUBLINGS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +151,7 @@ class LinearSystem(ByContent, Saved):
     def free_response(self, states: NDArray, samples: int) -> NDArray:
         """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states.
 
-        It goes one step at a time up to `_LEAP` samples, and from there on by so many at
+        It goes one step at a time up to `LEAP` samples, and from there on by so many at
         once. Where there are many states to move on, the rows C A^t are.
         """
         if states.shape[1] > _MANY * len(self.C) and states.shape[1] >= _WIDE:
@@ -165,7 +163,7 @@ class LinearSystem(ByContent, Saved):
         if not states.shape[1]:
             return np.empty((samples * len(self.C), 0))
         block = [states]
-        for _ in range(min(samples, _LEAP) - 1):
+        for _ in range(min(samples, LEAP) - 1):
             block.append(self.A @ block[-1])
         side_by_side = np.concatenate(block, axis=1)
         leap = np.linalg.matrix_power(self.A, len(block))
@@ -530,7 +528,7 @@ def output_variances(system: LinearSystem) -> NDArray:
     """
     root = system.B
     power = system.A
-    for _ in range(_DOUBLINGS):
+    for _ in range(DOUBLINGS):
         later = power @ root
         root = narrowed(np.hstack([root, later]))
         if not later.any():

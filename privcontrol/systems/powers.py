@@ -51,6 +51,7 @@ from ..numerics.linalg import EPS
 from ..numerics.pairs import Pairs
 from ..numerics.thresholds import NEGLIGIBLE
 from .linear import (
+    LEAP,
     LinearSystem,
     Matrix,
     Plant,
@@ -82,9 +83,6 @@ _NARROW = 4
 _MORE_FOR_ROWS = 2
 #: Speed: blocks of rows at most, each of which is made of the one before.
 _ROW_BLOCKS = 16
-
-#: Speed: states that are moved on at once.
-_BLOCK = 64
 
 #: Speed: vectors A^t V from which on they are first computed as pairs of doubles.
 _LONG = 1 << 12
@@ -560,7 +558,7 @@ def _orbit(step: BallMatrix, start: BallMatrix, count: int) -> Iterator[BallMatr
     """
     rows = range(start.nrows())
     width = start.ncols()
-    block, leap = _first_block(step, step * start, min(_BLOCK * width, count))
+    block, leap = _first_block(step, step * start, min(LEAP * width, count))
     powers = [leap**0]
     for k, first in enumerate(range(0, count, block.ncols())):
         if k == len(powers):
@@ -787,7 +785,7 @@ def _peak_bound(system: LinearSystem) -> float:
     of c that are left add at most ||c||_1 r / (1 - r) times the sum of ||A^k B||_inf.
     """
     A, B, C, D = system.matrices
-    samples = _BLOCK
+    samples = LEAP
     with working_bits():
         power = ball_matrix(A) ** samples
         while (left := upper_float(row_sum_norm(power))) > NEGLIGIBLE:

@@ -27,15 +27,13 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
-from .linear import VaryingSystem
+from .linear import LEAP, VaryingSystem
 
 #: Bits to which every column is known, relative to its largest entry.
 ACCURATE_BITS = 180
 _ACCURATE = Ball((1, -ACCURATE_BITS))
 FIRST_BITS = 320
 MOST_BITS = FIRST_BITS << 9
-#: Speed: samples between looks at the accuracy of what is carried on.
-_LOOKS = 64
 #: Rationals grow with every sample. Beyond so many numbers nothing is decided with them.
 _MOST_RATIONALS = 3000
 
@@ -148,7 +146,7 @@ def moved_back(
         for j in range(last + 1):
             if j in wanted:
                 found.append(_checked(whole * begun))
-            elif j % _LOOKS == 0:
+            elif j % LEAP == 0:
                 _checked(whole)
             if j < last:
                 whole = whole * inverse(j)
@@ -208,7 +206,7 @@ def run_responses(
                 continue
             state = block_balls([moving])
             kept(t, slice(state.ncols()), state)
-            if t % _LOOKS == 0 or t == samples - 1:
+            if t % LEAP == 0 or t == samples - 1:
                 _checked(state)
             moving = [A(t) * state]
         return []
@@ -220,7 +218,7 @@ def run_responses(
             moving = [*entering(t + 1), *moving]
             state = inverse(t) * block_balls([moving])
             kept(t, slice(-state.ncols(), None), state)
-            if t % _LOOKS == 0:
+            if t % LEAP == 0:
                 _checked(state)
             moving = [state]
         return []

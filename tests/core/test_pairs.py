@@ -44,7 +44,7 @@ def test_products_enclose_the_exact_ones(seed, monkeypatch):
     rows, inner, columns = rng.integers(1, 7, 3)
     left, exact_left = drawn(rng, (rows, inner))
     right, exact_right = drawn(rng, (inner, columns))
-    monkeypatch.setattr(pairs, "_CHUNK", int(rng.integers(1, 9)))
+    monkeypatch.setattr(pairs, "CACHED", int(rng.integers(1, 9)))
     exact = [
         [sum(a * b for a, b in zip(row, column)) for column in zip(*exact_right)]
         for row in exact_left

@@ -78,7 +78,7 @@ def own_controller(order):
 def test_large_loops_step_block_by_block_as_plant_and_controller(
     loop, held, monkeypatch
 ):
-    monkeypatch.setattr(stepping, "_HELD", held)
+    monkeypatch.setattr(stepping, "BLOCK", held)
     dynamics = loop().data.dynamics
     rng = np.random.default_rng(1)
     runs = 64
@@ -154,7 +154,7 @@ def test_trials_are_the_same_however_many_samples_are_drawn_at_a_time(
     answers = []
     for samples in (1, size):
         block = 512
-        monkeypatch.setattr(simulation, "_DRAWN", samples * 3 * block)
+        monkeypatch.setattr(simulation, "CACHED", samples * 3 * block)
         answers.append(loop.simulate(trials=20, rng=4, **drawn))
     alone, together = answers
     np.testing.assert_array_equal(together.states, alone.states)
