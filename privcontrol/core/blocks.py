@@ -25,11 +25,10 @@ from scipy.optimize import minimize
 
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
-from .noise import enclosing_cross_polytope
+from .noise import MOST_NEAR, TEMPERATURES, enclosing_cross_polytope
 
-#: Smoothing of the 1-norms and weights of the barrier, one after the other, relative to the
-#: largest norm and to the value.
-_SMOOTHINGS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+#: Weights of the barrier, relative to the value, while the 1-norms are smoothed by
+#: `TEMPERATURES` of the largest one.
 _BARRIERS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 #: Speed: times the least cost beyond which a descent is left after each smoothing.
 _HOPEFUL = (math.inf, math.inf, 1.3, 1.1, 1.03, 1.01, 1.0)
@@ -37,8 +36,7 @@ _HOPEFUL = (math.inf, math.inf, 1.3, 1.1, 1.03, 1.01, 1.0)
 _TURNS = 4
 #: Part of the way from the least information, at which a start begins.
 _INSIDE = 0.05
-#: Moves at most that a descent looks at, those of the largest norms.
-_NEAR = 400
+#: Steps of a descent at most.
 _STEPS = 200
 
 #: Relative growth of a norm that is spent on less noise that nobody reads.
@@ -209,7 +207,7 @@ def cheapest_rows(
     search = _Search(norm, priced, moves, least)
     with np.errstate(all="ignore"):
         tried = list(_starts(norm, moves, shape, least))
-        for stage in range(len(_SMOOTHINGS)):
+        for stage in range(len(TEMPERATURES)):
             tried = [search.descended(rows, stage) for rows in tried]
             costs = np.array([search.cost(rows) for rows in tried])
             near = costs <= _HOPEFUL[stage] * costs.min(initial=math.inf)
@@ -268,11 +266,11 @@ class _Search:
         unit, _ = self.priced(rows.T @ rows)
         rows = self.norm.normed(rows, self.moves)
         norms = self.norm.of(rows @ self.moves)
-        near = self.moves[:, np.argsort(-norms, kind="stable")[:_NEAR]]
+        near = self.moves[:, np.argsort(-norms, kind="stable")[:MOST_NEAR]]
         found = minimize(
             replace(self, moves=near).objective,
             rows.ravel(),
-            (_SMOOTHINGS[stage], _BARRIERS[stage], unit),
+            (TEMPERATURES[stage], _BARRIERS[stage], unit),
             jac=True,
             options={"maxiter": _STEPS},
         )

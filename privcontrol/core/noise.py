@@ -42,10 +42,10 @@ from ..privacy.law import GaussianLaw, LaplaceLaw, Law
 from ..privacy.loss import GAUSSIAN, PrivacyLoss, Product, one_coordinate
 from .manifold import Moves
 
-#: Temperatures of the smoothed maximum.
-_TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
+#: Temperatures of a smoothed maximum or norm, one after the other, relative to its size.
+TEMPERATURES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003)
 #: Points that one step of a search looks at.
-_NEAR = 400
+MOST_NEAR = 400
 
 
 # -- shapes for the designs ----------------------------------------------------------
@@ -152,10 +152,10 @@ def _descend(
     weight = root.T @ root
     weight = np.round(weight / np.trace(weight), 12)
     inverse = start @ frame
-    for temperature in _TEMPERATURES:
+    for temperature in TEMPERATURES:
         norms = np.abs(inverse @ inside).sum(axis=0)
         inverse = np.round(inverse / norms.max(), 9)
-        near = np.argsort(-norms, kind="stable")[:_NEAR]
+        near = np.argsort(-norms, kind="stable")[:MOST_NEAR]
         try:
             result = minimize(
                 _smoothed_cost,

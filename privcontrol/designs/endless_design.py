@@ -101,7 +101,7 @@ _USUAL_GAP = 0.01
 _AUTOREGRESSIVE = (2, 4)
 _LONG_CHANGE = 32
 #: Largest order that is looked for: in all, or for each output where that is more.
-_MOST_STATES = 48
+MOST_STATES = 48
 _OF_OUTPUT = 12
 #: Frequencies at which a plant is looked at, and its least relative gain for noise that
 #: enters with the secret.
@@ -118,7 +118,7 @@ _KEPT = 8
 _FLOOR = 0.1
 _COARSER = 10.0
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
-_RESOLVED = 1e-5
+RESOLVED = 1e-5
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
 #: Points for each oscillation of a shape's spectrum, and how many they may make.
@@ -721,8 +721,8 @@ class _Problem(ByContent):
         """
         gap = min(self.gap, 1.0)
         factor, phase = _resolved_factors(self.grid, best.spectrum, gap, added)
-        negligible = _RESOLVED * gap
-        most = max(_MOST_STATES, _OF_OUTPUT * len(best.spectrum[0]))
+        negligible = RESOLVED * gap
+        most = max(MOST_STATES, _OF_OUTPUT * len(best.spectrum[0]))
         return balanced_realisation(factor, phase, most, negligible)
 
     def cheapest(
@@ -798,7 +798,7 @@ def _resolved_factors(
     means = np.diag(np.diag(grid.mean(spectrum)))
     factor, phase = outer_factors(grid, spectrum + added * means)
     tail = max(_tail(factor), _tail(phase))
-    if tail < _RESOLVED * gap or added >= _FLOOR * gap:
+    if tail < RESOLVED * gap or added >= _FLOOR * gap:
         return factor, phase
     return outer_factors(grid, spectrum + _FLOOR * gap * means)
 

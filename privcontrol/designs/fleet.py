@@ -48,6 +48,8 @@ from ..systems.linear import (
 )
 from .correlated import correlated
 from .endless_design import (
+    MOST_STATES,
+    RESOLVED,
     FrequencyGrid,
     Responses,
     balanced_realisation,
@@ -76,11 +78,8 @@ _OF_FILTER = 0.3
 _OF_SHARING = 0.1
 #: Speed: modes up to which none share a filter.
 _FEW_MODES = 8
-#: Largest order of a filter, and shares of white noise that are tried.
-_MOST_STATES = 48
+#: Shares of white noise that are tried.
 _ADDED = (0.0, 0.1, 1.0)
-#: Relative size of the last coefficients of a resolved factor, as a part of the gap.
-_RESOLVED = 1e-5
 
 
 def is_fleet(problem: DesignProblem) -> bool:
@@ -486,8 +485,8 @@ class _Modes(ByContent):
         white = added * self.gap * float(self.grid.mean(spectrum))
         raised = (spectrum + white)[:, None, None]
         factor, phase = outer_factors(self.grid, raised)
-        negligible = _RESOLVED * self.gap
-        balanced = balanced_realisation(factor, phase, _MOST_STATES, negligible)
+        negligible = RESOLVED * self.gap
+        balanced = balanced_realisation(factor, phase, MOST_STATES, negligible)
         most = balanced.order if self.order is None else min(self.order, balanced.order)
         best, _ = self.excess(self.shares)
         enough = best * (1 + self._part_of(place) * self.gap)

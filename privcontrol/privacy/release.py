@@ -38,6 +38,7 @@ from ..numerics.balls import (
     working_bits,
 )
 from ..numerics.checks import instance_of, one_of, real_array
+from ..numerics.thresholds import SMALLEST
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -292,7 +293,8 @@ def nearest_integer(value: Rational) -> Integer:
 Step = float | str | Decimal | Fraction
 
 #: Steps that doubles come near to, which have at most so many digits before the point.
-_MOST_DIGITS = 300
+#: Digits before the point that steps may have, and behind it: doubles come near to these.
+_MOST_DIGITS = -round(math.log10(SMALLEST))
 _LARGEST_STEP = Fraction(10**_MOST_DIGITS)
 
 

@@ -148,7 +148,7 @@ _TABLES = (
     "digest TEXT NOT NULL)",
 )
 #: Sums of digests are taken modulo this.
-_MODULUS = 1 << 256
+_MODULUS = 1 << (8 * hashlib.sha256().digest_size)
 
 
 @dataclass(frozen=True)
