@@ -960,12 +960,18 @@ def integral(f, low, high, bound, radius=None):
     over a width w five nodes err by w^11 (5!)^4 / (11 (10!)^3) of that.
     """
     radius = radius or min(high - low, 1.0) / 8
-    panels = math.ceil(16 * (high - low) / radius)
-    half = (high - low) / panels / 2
-    middles = (low + (2 * k + 1) * half for k in range(panels))
-    found = half * math.fsum(w * f(m + half * x) for m in middles for x, w in GAUSS)
-    rule = (high - low) * 1.432e-6 * (2 * half / radius) ** 10 * bound(radius)
-    return found, rule + 1e-12 * abs(found)
+    width = high - low
+    panels = math.ceil(16 * width / radius)
+    half = width / panels / 2
+    values = []
+    for k in range(panels):
+        middle = low + (2 * k + 1) * half
+        values += [weight * f(middle + half * node) for node, weight in GAUSS]
+    found = half * math.fsum(values)
+    constant = 1.432e-6  # 10! (5!)^4 / (11 (10!)^3), rounded up
+    rule = constant * width * (2 * half / radius) ** 10 * bound(radius)
+    rounding = 1e-12 * abs(found)
+    return found, rule + rounding
 
 
 def ball_delta(y, r, epsilon):
@@ -1571,9 +1577,12 @@ def system_of(data):
 def behind(first, then):
     """Return the response of a system to the outputs of another one."""
     still = zeros(len(first.A.rows), len(then.A.rows))
-    A = below(beside(first.A, still), beside(then.B @ first.C, then.A))
+    own = beside(first.A, still)
+    entered = beside(then.B @ first.C, then.A)
+    A = below(own, entered)
     B = below(first.B, then.B @ first.D)
-    return System(A, B, beside(then.D @ first.C, then.C), then.D @ first.D)
+    C = beside(then.D @ first.C, then.C)
+    return System(A, B, C, then.D @ first.D)
 
 
 def difference(G):

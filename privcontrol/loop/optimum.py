@@ -702,12 +702,16 @@ class _NewtonSystem:
 
     def hessian(self, S: NDArray) -> NDArray:
         """The Hessian times S (r, r)."""
-        flat = self.passed.reshape(len(S), -1)
-        along = np.moveaxis((S @ flat).reshape(self.passed.shape), 0, 1)
-        moved = np.moveaxis(self.inverses @ along, 1, 0).reshape(len(S), -1)
-        bent = moved @ flat.T
+        size = len(S)
+        flat = self.passed.reshape(size, -1)
+        along = (S @ flat).reshape(self.passed.shape)
+        along = np.moveaxis(along, 0, 1)
+        moved = np.moveaxis(self.inverses @ along, 1, 0)
+        bent = moved.reshape(size, -1) @ flat.T
+        of_cost = (bent + bent.T) / self.weight
         seen = np.sum(self.moves * (S @ self.moves), axis=0)
-        return (bent + bent.T) / self.weight + S + (self.moves * seen) @ self.moves.T
+        of_moves = (self.moves * seen) @ self.moves.T
+        return of_cost + S + of_moves
 
     def preconditioner(self) -> Callable[[NDArray], NDArray]:
         """Return what divides by the nearly diagonal part and the moves' (Woodbury)."""

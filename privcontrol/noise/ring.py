@@ -242,8 +242,10 @@ class _Waves(NamedTuple):
         (A_i, of_A), (B_i, of_B), (C_i, of_C), (D_i, of_D) = inverse
         A, B, C, D = waves
         matrices = _joined(A, B, A_i, C_i, B_i @ C, B_i @ D, D_i @ C, D_i @ D)
-        of_B, of_D = of_B + EPS * np.abs(B_i), of_D + EPS * np.abs(D_i)
-        seen, through = np.abs(C), np.abs(D)
+        of_B = of_B + EPS * np.abs(B_i)
+        of_D = of_D + EPS * np.abs(D_i)
+        seen = np.abs(C)
+        through = np.abs(D)
         rounded = of_B @ seen, of_B @ through, of_D @ seen, of_D @ through
         exact = np.zeros_like(A), np.zeros_like(B)
         errors = _joined(*exact, of_A, of_C, *rounded)
