@@ -33,6 +33,7 @@ from ..numerics.checks import (
 )
 from ..numerics.labels import html_table
 from ..numerics.objects import Frozen
+from ..numerics.thresholds import LARGEST_SIZE, ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope, released, shown
 from ..privacy.loss import PrivacyLoss, checked_delta
 from ..privacy.release import exact_data
@@ -62,9 +63,8 @@ from .runs import (
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
-#: Shared noise at most, over what an agent draws alone: sums of doubles keep the
-#: latter.
-MOST_SHARED = 1e9
+#: Shared noise at most, over what an agent draws alone: sums of doubles keep the latter.
+MOST_SHARED = 1 / ROUNDED
 
 #: Speed: coalitions whose exposures are kept, for the guarantees of one node after
 #: another.
@@ -991,7 +991,7 @@ def _check_shared(
             "take family='gaussian', or pairwise_std=0"
         )
     least = scales.min()
-    is_safe = least > 1e-100 and scales.max() < 1e100
+    is_safe = least > 1 / LARGEST_SIZE and scales.max() < LARGEST_SIZE
     if pairwise_std > MOST_SHARED * least or not is_safe:
         raise ValueError(
             f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an "

@@ -20,7 +20,7 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
-from .thresholds import CACHED, MOST_ROUNDS, ROUNDED
+from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUNDED, SHARP
 
 #: Points that the first, cheap steps look at; 8 r if that is more.
 _PRESELECTED = 1024
@@ -35,12 +35,10 @@ _MAX_EXPONENT = 900
 _MAX_CONDITION = 1e14
 #: Least price of a direction that costs nothing, over that of the dearest.
 _LEAST_PRICE = 1e-20
-#: Newton steps without a tenth of progress after which rounding has the last word, for
-#: gaps below a rough one.
+#: Newton steps without a tenth of progress after which rounding has the last word, where
+#: nobody pays for the gap.
 _MAX_STALLED = 6
-_ROUGH = 1e-6
-#: Relative error of the kernel of Newton steps, and that above `_EXACT_STEPS` dimensions.
-_KERNEL_TOL = 1e-10
+#: Relative error of the kernel of Newton steps above `_EXACT_STEPS` dimensions.
 _LOOSE_KERNEL_TOL = 1e-3
 _EXACT_STEPS = 32
 
@@ -710,7 +708,7 @@ def _optimise(it: _Iterate, tol: float) -> None:
     for _ in range(MOST_ROUNDS):
         gap = it.gap(it.squares().max())
         stalled += 1
-        if gap < 0.9 * least or min(gap, 1e4 * least) > _ROUGH:
+        if gap < 0.9 * least or min(gap, 1e4 * least) > ALIKE:
             stalled = 0
         if gap < least:
             best = vars(it).copy()
@@ -787,7 +785,7 @@ def _newton_matrix(it: _Iterate) -> NDArray:
 
 def _cauchy_factors(cost: NDArray) -> NDArray:
     """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), few of them."""
-    tol = _KERNEL_TOL
+    tol = SHARP
     if len(cost) > _EXACT_STEPS:
         tol = _LOOSE_KERNEL_TOL
     root = np.sqrt(cost)

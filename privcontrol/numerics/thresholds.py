@@ -14,7 +14,8 @@ NEGLIGIBLE = 1e-13
 #: Relative error of a response, shift or excess that is worth no more work. It is paid for
 #: in noise, which grows by as little.
 SHARP = 1e-10
-#: Relative error from which on a number is not known: nothing is certified with it.
+#: Relative error from which on a number is not known: nothing is certified with it, and
+#: what is certain to it in doubles is widened by as much.
 CERTAIN = 1e-6
 #: Relative difference of costs that are alike: rounding must not choose between them, and
 #: nobody pays for more.

@@ -35,6 +35,7 @@ from ..numerics.thresholds import BLOCK, FINE, ROUNDED, SMALLEST
 from .budget import LARGEST_EPSILON, PrivacyBudget, kappa_upper
 from .joint import alone_gdp, joint_gdp
 from .radial import (
+    SMALLEST_SIZE,
     ball_delta,
     ball_divergence,
     ball_mean_loss,
@@ -71,10 +72,9 @@ _TAIL = 1e-15
 #: Speed: relative growth of a move at most where two are taken for one that is as large as
 #: both in each block.
 _MERGED = 1e-4
-#: Most dimensions of radial noise that ends at a radius, and sizes of moves for which its
-#: curve is evaluated.
+#: Most dimensions of radial noise that ends at a radius, and the largest size of moves for
+#: which its curve is evaluated.
 MOST_TRUNCATED = 2
-_LEAST_CUT = 1e-6
 _MOST_CUT = 100.0
 #: What noise next to a radial coordinate may lose without a distribution of both.
 _BARELY = 1e-7
@@ -306,7 +306,7 @@ class RadialShift(_Bounded):
     def is_resolved(self) -> bool:
         """Return whether the curve is evaluated, and not bounded by another one's."""
         if self.is_cut:
-            in_range = _LEAST_CUT <= self.size <= _MOST_CUT
+            in_range = SMALLEST_SIZE <= self.size <= _MOST_CUT
             return in_range and self.size <= self.bound
         return is_resolved(self.size, self.dimension)
 

@@ -36,7 +36,7 @@ _INNER_NODES = 64
 _TOGETHER = 64
 #: Sizes and dimensions between which the quadratures are that precise. Elsewhere one
 #: Laplace number bounds the loss.
-_SMALLEST_SIZE = 1e-6
+SMALLEST_SIZE = 1e-6
 _LARGEST_SIZE = 600.0
 _MOST_DIMENSIONS = 256
 #: Terms of a Bessel function's series at zero, for values beyond the doubles.
@@ -52,7 +52,7 @@ def _rule(count: int) -> tuple[NDArray, NDArray]:
 
 def is_resolved(size: float, dimension: int) -> bool:
     """Return whether the law of the loss is known more sharply than by one number's."""
-    in_range = _SMALLEST_SIZE <= size <= _LARGEST_SIZE
+    in_range = SMALLEST_SIZE <= size <= _LARGEST_SIZE
     return 1 < dimension <= _MOST_DIMENSIONS and in_range
 
 
@@ -304,7 +304,7 @@ def ball_rate(epsilon: float, delta: float, dimension: int) -> float:
 
     def meets(size: float) -> bool:
         if not is_resolved(1 / size, dimension):
-            return 1 / size < _SMALLEST_SIZE
+            return 1 / size < SMALLEST_SIZE
         return float(ball_delta(epsilon, 1 / size, dimension)) <= delta
 
     start = 1 / rate

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, float_above, smallest
+from ..numerics.thresholds import CERTAIN
 from .budget import (
     PrivacyBudget,
     kappa_upper,
@@ -24,8 +25,6 @@ from .radial import ball_rate, truncated_radius
 #: of the radius at which they are compared.
 _RATES_TRIED = 8
 _ROUGH_RADIUS = 1e-3
-#: Share of a budget that truncated noise with a floor leaves, above all roundings.
-_SPARED = 1e-6
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
 #: Relative precision of the size of blocks, each trial of which takes a convolution.
@@ -200,16 +199,16 @@ def truncation_beside(
     shift = left * math.sqrt(releases) * (1 + 1e-12)
 
     def leaks(rest: float) -> float:
-        return delta * (1 - _SPARED) - float(kappa_upper(rest, shift))
+        return delta * (1 - CERTAIN) - float(kappa_upper(rest, shift))
 
     def size(rest: float) -> RadialSize:
-        rate = (epsilon - rest) / releases * (1 - _SPARED)
+        rate = (epsilon - rest) / releases * (1 - CERTAIN)
         radius = truncated_radius(rate, leaks(rest) / releases, dimension)
         return RadialSize(dimension, rate, radius)
 
-    limit = epsilon * (1 - _SPARED)
+    limit = epsilon * (1 - CERTAIN)
     least = smallest(
-        lambda rest: leaks(rest) > _SPARED * delta,
+        lambda rest: leaks(rest) > CERTAIN * delta,
         0.0,
         limit,
         tolerance=_ROUGH_RADIUS,

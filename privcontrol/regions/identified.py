@@ -44,7 +44,7 @@ from ..numerics.checks import (
 )
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import CERTAIN, ROUNDED
 from ..privacy.hidden import rounded_down
 from ..systems.linear import Plant
 from .region import PlantBox, matrix_of, with_matrix
@@ -57,9 +57,6 @@ _CLOCKED = 10
 #: Names of columns that hold the times of their rows, in small letters.
 _TIMES = ("time", "timestamp", "datetime")
 
-#: Relative inflation of what is computed in double precision. The rounding of the data is
-#: smaller beside noise that is above `ROUNDED`.
-_SLACK = 1e-6
 #: Share of the error probability with which the bound of the noise's energy may fail.
 _ENERGY_SHARE = 0.01
 #: Weights are planned again after this share of the samples that are left.
@@ -658,7 +655,7 @@ def independent_intervals(
     variance = residue / freedom
     sizes = np.sqrt(variance * np.diag(inverse)) / units
     reach = _largest_t(unknowns, freedom, miss)
-    return centre, reach * sizes * (1 + _SLACK)
+    return centre, reach * sizes * (1 + CERTAIN)
 
 
 def sequential_intervals(
@@ -688,7 +685,7 @@ def sequential_intervals(
     each = (miss - energy_share) / unknowns
     reach = beta.isf(each, 0.5, (count - first - 1) / 2) * energy
     widths = math.sqrt(reach) * np.abs(inverse).sum(axis=1)
-    return centre / units, widths / units * (1 + _SLACK)
+    return centre / units, widths / units * (1 + CERTAIN)
 
 
 def predictable_weights(regressors: NDArray, first: int) -> NDArray:
