@@ -16,6 +16,7 @@ from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
 from privcontrol.designs.fleet import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
+from privcontrol.noise.iosystem import plot_samples
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
 from privcontrol.systems.linear import LinearSystem
 
@@ -90,3 +91,9 @@ def test_a_spectrum_that_vanishes_keeps_what_a_sum_leaves_out():
     search = SimpleNamespace(circle=SimpleNamespace(weights=np.array([0.5, 0.5])))
     step = SpectrumProblem._scalar_step(search, np.array([[1.0], [0.0]]), np.ones(1))
     assert step.roots[:, 0, 0].tolist() == [1.0, 1e-13]
+
+
+def test_a_figure_of_noise_has_at_most_a_million_points():
+    noise = SimpleNamespace(horizon=1000)
+    with pytest.raises(ValueError, match="at most 1000 lines of 1000 points"):
+        plot_samples(noise, "", 1001, None, None, None, None)
