@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import DOUBLINGS, ROUNDED
+from ..numerics.thresholds import ROUNDED
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
 from ..systems.powers import largest_gain
 from .drawn import (
@@ -47,7 +47,8 @@ from .parts import (
 from .process import SummedNoise
 from .within import MOST_DRAWS, Room
 
-#: What the rounding of states may add to y over all samples of the longest run.
+#: Samples over which the rounding of states is negligible, and what that means for y.
+_LONGEST_RUN = 1e18
 _NEGLIGIBLE = 1e-15
 
 
@@ -219,7 +220,7 @@ def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
     if isinstance(shaping, Autoregression) and part.response is None:
         # an error is seen at most p times, by |a|_1 / s
         seen = 1 + float(np.abs(shaping.coefficients).sum())
-        error = 2 * order * float(exact.grid) * math.sqrt(2.0**DOUBLINGS)
+        error = 2 * order * float(exact.grid) * math.sqrt(_LONGEST_RUN)
         if error * seen / shaping.std < _NEGLIGIBLE:
             return
     elif part.response is None:
@@ -229,7 +230,7 @@ def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
             "noise: the rounding of its state would be seen, because its outputs "
             "outnumber the secret signals; add a white floor (floor=...)"
         )
-    error = 2 * math.sqrt(order) * float(exact.grid) * math.sqrt(2.0**DOUBLINGS)
+    error = 2 * math.sqrt(order) * float(exact.grid) * math.sqrt(_LONGEST_RUN)
     for A, C in left:
         still = np.zeros((len(C), order))
         gain = largest_gain(LinearSystem(A, np.eye(order), C, still))
