@@ -321,6 +321,47 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
         room.walls_of_inputs(secret)
 
 
+def are_within(room, entries):
+    """Whether blocks of entries (runs, BLOCK) are within their walls and their ball."""
+    padded = np.concatenate([entries, np.zeros_like(entries)], axis=1)[:, :, None]
+    rest = np.zeros((len(entries), room.system.order))
+    made, _ = room.system.run(rest, padded)
+    _, state = room.system.run(rest, entries[:, :, None])
+    walls = np.where(room.stds > 0, room.radii * room.stds, np.inf)
+    coordinates = np.linalg.solve(room.state_root, state.T)
+    in_ball = np.linalg.norm(coordinates, axis=0) <= room.ball
+    return (np.abs(made) <= walls).all(axis=(1, 2)) & in_ball
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offset, part", [(150, 0.0), (299, 0.6)])
+def test_the_leak_of_blocks_by_simulation(offset, part):
+    """6,000 draws of three blocks each, which a change reaches from an offset on.
+
+    Walls are near, so that draws reveal often which of two runs they are of. Walls of
+    neighbouring samples are passed together, which their sum counts several times.
+    """
+    room, secret = moved_by(2, 2, 3.5)
+    leak = leak_of(room.walls_of_inputs(secret))
+    lift, _, _ = room._lifted(secret)
+    rng = np.random.default_rng(4)
+    shifted = np.zeros((3 * within.BLOCK, lift.shape[2]))
+    shifted[offset:] = lift[: len(shifted) - offset, 0]
+    told = np.zeros((lift.shape[2], 0), dtype=bool)
+    for _ in range(6):  # so that not all are held at once
+        seen = np.zeros((lift.shape[2], 1000), dtype=bool)
+        for shifts in shifted.reshape(3, within.BLOCK, -1):
+            drawn = rng.standard_normal((1500, within.BLOCK))
+            kept = drawn[are_within(room, drawn)][:1000]
+            assert len(kept) == 1000
+            for change, shift in enumerate(shifts.T):
+                seen[change] |= ~are_within(room, kept - shift)
+        told = np.concatenate([told, seen], axis=1)
+    deviation = math.sqrt(leak / told.shape[1])
+    assert (told.mean(axis=1) <= leak + 4 * deviation).all()
+    assert told.mean(axis=1).max() >= part * leak
+
+
 @pytest.mark.parametrize(
     "span, order, limits", [(1, 1, 7.0), (3, 4, 8.0), (40, 2, 9.0)]
 )
