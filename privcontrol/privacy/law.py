@@ -13,12 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
+import lazy_loader
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, chdtri, gammainc, ndtr, ndtri
 
 from ..numerics.linalg import column_norms
+
+if TYPE_CHECKING:
+    import scipy.special
+else:
+    scipy = lazy_loader.load("scipy")  # a device that only publishes does without it
 
 #: Cells of a share's distribution while its tail falls by a factor e. Each counts with its
 #: largest share, and what is beyond the last one with all.
@@ -76,7 +82,7 @@ class Law(ABC):
         roots = np.sqrt(np.maximum(shares, 1.0))
 
         def chance(sizes: NDArray) -> NDArray:
-            return 2 * ndtr(-sizes[:, None] / roots) @ masses
+            return 2 * scipy.special.ndtr(-sizes[:, None] / roots) @ masses
 
         return float(_least_sizes(chance, np.array([tail]))[0])
 
@@ -91,7 +97,7 @@ class Law(ABC):
             shares = np.maximum(shares, 1.0)
 
         def chance(sizes: NDArray) -> NDArray:
-            return chdtrc(count, sizes[:, None] ** 2 / shares) @ masses
+            return scipy.special.chdtrc(count, sizes[:, None] ** 2 / shares) @ masses
 
         return _least_sizes(chance, tails)
 
@@ -111,10 +117,10 @@ class GaussianLaw(Law):
         return np.ones(len(tails)), 1.0
 
     def multiple(self, tail: float, count: int) -> float:
-        return -float(ndtri(tail / 2))
+        return -float(scipy.special.ndtri(tail / 2))
 
     def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
-        return np.sqrt(chdtri(count, tails))
+        return np.sqrt(scipy.special.chdtri(count, tails))
 
 
 @dataclass(frozen=True)
@@ -170,12 +176,12 @@ class BallLaw(Law):
     @cached_property
     def kept(self) -> float:
         """The share of the law without a bound that lies within it."""
-        return float(gammainc(self.dimension, self.bound))
+        return float(scipy.special.gammainc(self.dimension, self.bound))
 
     @cached_property
     def unit_variance(self) -> float:
         r = self.dimension
-        return (r + 1) * float(gammainc(r + 2, self.bound)) / self.kept
+        return (r + 1) * float(scipy.special.gammainc(r + 2, self.bound)) / self.kept
 
     def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
         if not shape[-1]:  # nothing is drawn
@@ -197,7 +203,7 @@ class BallLaw(Law):
 
     def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
         # what is within the bound is at most 1 / kept times as likely as without it
-        lengths = chdtri(self.dimension + 1, tails)
+        lengths = scipy.special.chdtri(self.dimension + 1, tails)
         return lengths / self.unit_variance, 1 / self.kept
 
     def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
@@ -208,7 +214,7 @@ class BallLaw(Law):
         """
         found = super().radii(tails, count, alone=alone)
         largest = self.bound / math.sqrt(self.unit_variance)
-        rest = 0.0 if alone else np.sqrt(chdtri(count, tails))
+        rest = 0.0 if alone else np.sqrt(scipy.special.chdtri(count, tails))
         return np.minimum(found, largest + rest)
 
 
@@ -249,7 +255,10 @@ class BlockLaw(Law):
     def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
         # one of the blocks exceeds its share with at most the sum of their tails
         each = tails / len(self.sizes)
-        found = [chdtri(size + 1, each) / (size + 1) for size in set(self.sizes)]
+        found = [
+            scipy.special.chdtri(size + 1, each) / (size + 1)
+            for size in set(self.sizes)
+        ]
         return np.max(found, axis=0), 1.0
 
 
