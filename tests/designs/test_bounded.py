@@ -321,6 +321,15 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
         room.walls_of_inputs(secret)
 
 
+def test_how_walls_are_chosen_and_counted():
+    """The leak and the ball of one design: each number that they depend on changes them."""
+    room, secret = moved_by(2, 3, 6.0, 6.0)
+    assert leak_of(room.walls_of_inputs(secret)) == pytest.approx(
+        1.7058976e-3, rel=1e-5
+    )
+    assert room.ball == pytest.approx(5.470376, rel=1e-5)
+
+
 def are_within(room, entries):
     """Whether blocks of entries (runs, BLOCK) are within their walls and their ball."""
     padded = np.concatenate([entries, np.zeros_like(entries)], axis=1)[:, :, None]
