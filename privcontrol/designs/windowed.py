@@ -197,14 +197,14 @@ class WindowsOfRun:
         size = self.columns.shape[2]
         together = np.zeros((size, size))
         for own, of_window in zip(self.index, weights, strict=True):
-            together[np.ix_(own, own)] += of_window
+            together[own[:, None], own] += of_window
         return self.columns @ together @ _turned(self.columns)
 
     def products(self, circle: Circle) -> list[NDArray]:
         """Return R of each window, of responses that are whitened already."""
         (columns,) = self.columns
         together = columns.T @ columns
-        return [together[np.ix_(own, own)] for own in self.index]
+        return [together[own[:, None], own] for own in self.index]
 
 
 class Run:
