@@ -36,10 +36,8 @@ _TURNED = 4
 _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
-#: Speed: the same where noise is only compared, and the boxes at which that ends.
+#: Speed: the same where noise is only compared.
 _SHARP_OF_A_TRY = 1e-2
-_BOXES_OF_A_TRY = 5
-_WIDE_BOXES_OF_A_TRY = 1
 #: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
@@ -61,7 +59,7 @@ def largest_shift(
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
     what some plant attains, or there are 65 boxes. With more entries the corners are too
     many. What all but the widest four move the outputs by is added up then. A ``rough``
-    bound holds as well, and comes from one to five boxes.
+    bound holds as well, and halving ends at 1 %.
 
     Raises
     ------
@@ -130,10 +128,7 @@ def _halved(
     """
     entries = len(moves.widths)
     most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
-    sharp = _SHARP
-    if rough:
-        most = _BOXES_OF_A_TRY if entries <= MOST_ENTRIES else _WIDE_BOXES_OF_A_TRY
-        sharp = _SHARP_OF_A_TRY
+    sharp = _SHARP_OF_A_TRY if rough else _SHARP
     boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)

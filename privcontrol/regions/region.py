@@ -840,7 +840,7 @@ def rough_shift(
 ) -> Shift:
     """A looser bound that takes less time, for noise that is only compared.
 
-    It is that of `PlantRegion.shift` where no box is halved.
+    It is that of `PlantRegion.shift` for regions without boxes to halve.
     """
     if horizon.ends and not region.varying:
         if isinstance(region, PlantBox):

@@ -221,8 +221,8 @@ def test_a_bound_that_stays_loose_is_still_a_bound():
     assert attained <= noise.guarantee_for(box).gdp <= 1.05 * attained
 
 
-@pytest.mark.parametrize("few, most", [(True, 10), (False, 3)])
-def test_a_bound_for_comparisons_takes_few_boxes_and_holds_too(monkeypatch, few, most):
+@pytest.mark.parametrize("few", [True, False])
+def test_a_bound_for_comparisons_takes_fewer_boxes_and_holds_too(monkeypatch, few):
     plant = cases.random_plant(3, states=3, outputs=2, radius=0.8)
     box = pc.PlantBox(plant, A=np.where(np.eye(3), 0.03, 0.0))
     if not few:
@@ -238,10 +238,11 @@ def test_a_bound_for_comparisons_takes_few_boxes_and_holds_too(monkeypatch, few,
     parts = [White(np.ones(2))]
     secret = pc.DisturbanceAdjacency(0.5)
     rough = rough_shift(box, parts, secret, horizon_of(20)).value
-    assert len(boxes) < most
+    looked_at = len(boxes)
+    boxes.clear()
     sharp = box.shift(parts, secret, 20).value
-    assert len(boxes) > most
-    assert sharp < rough <= 1.1 * sharp
+    assert 2 * looked_at <= len(boxes)
+    assert sharp < rough <= 1.011 * sharp
 
 
 def test_a_move_that_decides_nothing_in_a_large_box_decides_in_a_small_one():
