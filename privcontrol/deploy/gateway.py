@@ -15,6 +15,7 @@ from ..designs.guarantees import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
 from ..noise.process import promising
+from ..noise.within import RULE
 from ..numerics.checks import (
     instance_of,
     positive_integer,
@@ -195,6 +196,8 @@ class Gateway(Publisher):
             "noise": encode(replace(noise, request=None)),
             "recipe": recipe,
         }
+        if exact.room is not None and exact.room.in_blocks:
+            opening["walls"] = RULE
         state = {
             "charged": ledger is None,
             "committed": 0,  # samples before it may have been published
@@ -292,7 +295,10 @@ class Gateway(Publisher):
             noise = decode(opening["noise"])
             gateway = cls.__new__(cls)
             gateway._noise = noise
-            draws = gateway._begin(_signals(noise), ExactNoise(noise), store, ledger)
+            exact = ExactNoise(noise)
+            if exact.room is not None and exact.room.in_blocks:
+                _check_rule(opening, path)
+            draws = gateway._begin(_signals(noise), exact, store, ledger)
             gateway._check_known(known)
             gateway._check_guard(unguarded)
             gateway._restore(draws)
@@ -471,6 +477,16 @@ def _taken(path: Path) -> FileExistsError:
     return FileExistsError(
         f"path: a gateway exists at {str(path)!r}; Gateway.resume(path) continues it"
     )
+
+
+def _check_rule(opening: dict, path: str | Path) -> None:
+    """Raise an error if a run of blocks began by another rule for their walls."""
+    if opening.get("walls") != RULE:
+        raise ValueError(
+            f"path: the run at {path!s} began with a version that keeps blocks within "
+            "other walls; where both meet, the noise could pass its bound. End the run "
+            "with that version, or begin a new one, which is another release"
+        )
 
 
 def _signals(noise: OutputNoise) -> Signals:

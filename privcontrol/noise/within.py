@@ -46,6 +46,9 @@ Drawing: TypeAlias = Callable[[int], NDArray]
 
 #: Samples of a block of innovations.
 BLOCK = 300
+#: By which rule the walls of blocks are chosen. A run goes on by the rule that it began by:
+#: where blocks of two rules meet, the noise could pass its limit.
+RULE = "own, near, far"
 #: The deviations at which walls of a block are compared: leaks are small from here on.
 _COMPARED = 5.0
 #: Part of the common multiple of all walls that an innovation's own wall has at least.

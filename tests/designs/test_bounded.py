@@ -658,6 +658,18 @@ def test_a_killed_gateway_continues_the_same_life(tmp_path):
     np.testing.assert_allclose(after, path[start : start + 5], atol=2e-9)
 
 
+def test_a_run_of_blocks_goes_on_by_the_rule_that_it_began_by(tmp_path, monkeypatch):
+    """Where blocks of two rules meet, the noise could pass its bound."""
+    noise = designed(bound=16.0)
+    for path, rule in (("old", "another"), ("new", within.RULE)):
+        with monkeypatch.context() as patched:
+            patched.setattr("privcontrol.deploy.gateway.RULE", rule)
+            pc.Gateway(noise, path=tmp_path / path, grid=1e-9).close()
+    with pytest.raises(ValueError, match="other walls; where both meet"):
+        pc.Gateway.resume(tmp_path / "old")
+    pc.Gateway.resume(tmp_path / "new").close()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork here")
 @pytest.mark.parametrize("options", [{"bound": 14.0, "life": 60}, {"bound": 16.0}])
