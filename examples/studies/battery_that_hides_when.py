@@ -3,8 +3,8 @@
 A home battery stands between a household and its meter. What it charges is noise that is
 made physically: it hides when a kettle boils within a day, and never asks for more than
 the battery has, since it is drawn so ahead, for a year. A larger battery hides it without
-end. The load is a household's from SimBench (``data/household.md``). Two rules from the literature on load hiding stand next to
-it. Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written
+end. The load is a household's from SimBench (``data/household.md``). Two rules from the
+literature on load hiding stand next to it. Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written
 to the folder, and so many years are simulated.
 """
 
@@ -125,7 +125,7 @@ def main(folder, years):
     print(f"{years} years without walls: {beyond[0]:.0f} samples beyond the battery, "
           f"{beyond[1]:.0f} beyond the inverter; expected {expected[0]:.1f}, "
           f"{expected[1]:.1f}")  # fmt: skip
-    endless = hidden(KETTLE, *ENDLESS, order=ORDER, gap=0.03)
+    endless = hidden(KETTLE, *ENDLESS, order=ORDER, gap=0.027)
     print(f"without end {ENDLESS[0]} kWh and {ENDLESS[1]} kW are enough: charge "
           f"{endless.std[0]:.3f} kWh (std), leak {endless.leak:.2e}")  # fmt: skip
     try:

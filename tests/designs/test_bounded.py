@@ -457,7 +457,7 @@ def test_a_battery_hides_without_end():
         "adjacency": pc.DisturbanceAdjacency({"load": 0.1}, moved=96),
         "weight": Wear(),
         "order": 5,
-        "gap": 0.03,
+        "gap": 0.027,
     }
     limits = np.array([9.3 / 2, 7.8 / 4])
     noise = pc.design_output_noise(meter, bound={"reading": limits}, **request)
