@@ -4,8 +4,10 @@ A home battery stands between a household and its meter. What it charges is nois
 made physically: it hides when a kettle boils within a day, and never asks for more than
 the battery has, since it is drawn so ahead, for a year. A larger battery hides it without
 end. The load is a household's from SimBench (``data/household.md``). Two rules from the
-literature on load hiding stand next to it. Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written
-to the folder, and so many years are simulated.
+literature on load hiding stand next to it.
+
+Run it as ``python battery_that_hides_when.py [folder] [years]``; the figure is written to
+the folder, and so many years are simulated.
 """
 
 import math
