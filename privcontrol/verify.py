@@ -1962,7 +1962,13 @@ def in_words(data, plant):
     elif data["duration"] > 1:
         text += f", kept for 1 to {data['duration']} samples"
     if data["events"] > 1:
-        text += f", {data['events']} times, starts at least {data['separation']} samples apart"
+        apart = f"starts at least {data['separation']} samples apart"
+        if not data["separation"]:
+            apart = (
+                "whenever they start" if data.get("moved") or data.get("which") else ""
+            )
+            apart = apart or "each at a time or signal of its own"
+        text += f", {data['events']} times, {apart}"
     return text
 
 

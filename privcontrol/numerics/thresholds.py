@@ -1,9 +1,9 @@
 """Thresholds that several rooms share, each with its reason; no sizes of single algorithms."""
 
-#: Relative error that sums, products, roots and eigenvalues of doubles stay below. A claim
-#: is raised by it, and numbers that differ by less are equal.
 from __future__ import annotations
 
+#: Relative error that sums, products, roots and eigenvalues of doubles stay below. A claim
+#: is raised by it, and numbers that differ by less are equal.
 ROUNDED = 1e-9
 #: Relative error of a few sums of doubles, and the precision at which an iteration that
 #: converges quickly ends: less is lost in the next product.

@@ -112,6 +112,8 @@ class Change(Saved):
         if self.events == 1:
             return f"one {kind} per run{self.start}: {self.words}"
         apart = ", whenever they start"
+        if not self.differs:
+            apart = ", each at a time or signal of its own"
         if self.separation:
             apart = f", starts >= {self.separation} samples apart"
         return f"{self.events} {kind}s per run{apart}{self.start}: {self.words}"

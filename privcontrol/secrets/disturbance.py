@@ -127,8 +127,10 @@ class DisturbanceAdjacency(PlantAdjacency):
     profiles : sequence of array_like, shapes (k,), optional
         Shapes of a change over time, scaled by the radius and cut off at the horizon.
     events : int, optional
-        Largest number of changes in one run, each at its own time and input. Over a
-        finite horizon more than one needs a separation.
+        Largest number of changes in one run, each at its own time or input. Over a
+        finite horizon more than one needs a separation. Without one, events that are
+        ``moved``, or on which signal they are, may also come together: k of them take k
+        times the noise of one.
     separation : int, optional
         Least number of samples from the beginning of one change to the beginning of the
         next, on whichever signals. Changes may overlap. If they are far apart, k
@@ -441,6 +443,10 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
         radii = self.radii(plant)
         often: dict[str, Any] = {"events": self.events, "separation": self.separation}
+        if self.events > 1 and not self.separation:
+            # events may come together, in either run: they are one as large as all of them
+            radii = np.nextafter(self.events * radii, np.inf)
+            often = {}
         if not self.which:
             lasting = self.duration == 1
             shapes = self._differences[-1:] if lasting else self._differences
@@ -767,6 +773,8 @@ class DisturbanceAdjacency(PlantAdjacency):
             left.append(
                 f"{self.change.kind}s less than {self.separation} samples apart"
             )
+        elif self.events > 1 and not (self.is_moving or self.is_varying):
+            left.append("changes of one signal that start together")
         if self.times is not None:
             left.append("changes at other times")
         one_at_a_time = self.norm == "single" and not self.together

@@ -4,6 +4,7 @@ The rows are those of the table on the page "Which secret?".
 """
 
 import json
+import math
 from dataclasses import replace
 
 import control as ct
@@ -133,6 +134,44 @@ def test_several_events_of_when_and_which_go_with(secret, events):
     noise = designed(two_inputs(), adjacency=replace(secret, **events))
     assert noise.guarantee.gdp <= 0.5 + 1e-9
     assert (noise.std >= designed(two_inputs(), adjacency=secret).std).all()
+
+
+@pytest.mark.parametrize(
+    "secret", [WHEN, WHICH, replace(WHEN, duration=2, shape="level")]
+)
+def test_events_without_a_separation_may_come_together(secret, tmp_path):
+    """Two at once are one twice as large, whatever else two events may show."""
+    noise = designed(two_inputs(), adjacency=replace(secret, events=2))
+    doubled = replace(secret, radius={"u": 2.0} if secret.moved else 2.0)
+    alone = designed(two_inputs(), adjacency=doubled)
+    assert noise.std == pytest.approx(alone.std, rel=1e-9)
+    noise.save(tmp_path / "noise.json")
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
+
+
+def test_two_moved_events_are_found_no_more_often_than_promised():
+    """All pairs of moves of one signal by up to 3 samples, at any distance, in brute force."""
+    noise = designed(lag(), adjacency=replace(WHEN, events=2))
+    shaping = noise.parts[0].system
+    length = 200
+    impulse = np.concatenate([[0.0], 0.9 ** np.arange(length - 1)])
+    made = shaping.impulse_response(length)[:, 0, 0]
+    whitened = np.zeros(length)  # by division of both power series
+    for t in range(length):
+        whitened[t] = (impulse[t] - made[1 : t + 1] @ whitened[:t][::-1]) / made[0]
+    starts = [np.roll(whitened, k) * (np.arange(length) >= k) for k in range(40)]
+    moves = [
+        starts[t] - starts[t + k]
+        for t in range(4, 36)
+        for k in range(-3, 4)
+        if k and t + k >= 0
+    ]
+    rows = np.array(moves)
+    gram = rows @ rows.T
+    squares = np.diag(gram)
+    largest = math.sqrt((squares[:, None] + squares + 2 * gram).max())
+    claimed = noise.guarantee.gdp
+    assert claimed * (1 - 1e-4) <= largest <= claimed * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("secret", [WHEN, WHICH])

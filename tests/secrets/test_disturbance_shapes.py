@@ -73,8 +73,8 @@ def test_longer_changes_cost_more():
 def test_the_text_says_how_long_a_change_lasts():
     adjacency = pc.DisturbanceAdjacency(0.3, duration=4, shape="level", events=2)
     assert adjacency.statement == (
-        "2 changes per run, whenever they start: any input, a level within 0.3 each, "
-        "kept for 1 to 4 samples"
+        "2 changes per run, each at a time or signal of its own: any input, a level within "
+        "0.3 each, kept for 1 to 4 samples"
     )
     left = adjacency.caveats(None)
     assert left[0] == "longer ones"
