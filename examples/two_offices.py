@@ -7,7 +7,7 @@ one stay of one person, in a run of any length. Run it as
 ``weight=public`` prices noise by the filter of ``public``, for which this noise is the
 least costly Gaussian one, to 0.8 %. ``with_noise`` then designs a new filter. Together
 they cost 10.85 %, with independent noise 11.05 %. ``private_lqg(..., codesign=True)``
-improves both in turns: 9.97 %, not proved to be best. Five people at once are found in
+improves both in turns: 9.98 %, not proved to be best. Five people at once are found in
 85 % of the runs.
 """
 
