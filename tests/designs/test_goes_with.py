@@ -197,34 +197,153 @@ def test_noise_within_a_bound_is_not_covered_by_the_proof_of_a_stranger(tmp_path
     assert verify.main([str(tmp_path / "noise.json")]) == 2
 
 
+def box():
+    return pc.PlantBox.around(two_inputs(), relative=0.001)
+
+
+OTHER = pc.DisturbanceAdjacency({"v": 1.0})
+WHICH_EARLY = pc.DisturbanceAdjacency(1.0, which=True, times=4)
+
+
 @pytest.mark.parametrize(
-    "options",
+    "plant, options",
     [
-        {"adjacency": WHEN, "models": pc.PlantBox.around(two_inputs(), relative=0.01)},
-        {"adjacency": WHEN, "models": [two_inputs()], "bound": 9.0, "budget": LEAKING},
-        {"adjacency": WHEN, "resolution": 0.01, "floor": 1.0},
-        {"adjacency": WHICH, "resolution": 0.01, "floor": 1.0},
+        ([two_inputs()] * 12, {"adjacency": WHEN, "horizon": 12}),
+        ([two_inputs()] * 12, {"adjacency": WHICH, "horizon": 12}),
+        (two_inputs(), {"adjacency": WHICH, "models": box(), "floor": 1.0}),
+        (two_inputs(), {"adjacency": WHICH_EARLY, "horizon": 12}),
+        (two_inputs(), {"adjacency": [WHEN, OTHER], "horizon": 12}),
+        (two_inputs(), {"adjacency": [WHICH, OTHER]}),
     ],
 )
-def test_when_and_which_are_refused_beside(options):
-    with pytest.raises((ValueError, pc.PrivacyError)):
+def test_when_and_which_go_with_other_plants_times_and_lists(plant, options):
+    assert designed(plant, **options).guarantee.gdp <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("secret", [WHEN, WHICH])
+def test_when_and_which_have_an_audit_and_a_tradeoff(secret):
+    noise = designed(two_inputs(), adjacency=secret, horizon=8)
+    assert pc.audit(noise, trials=2000, rng=0).passed
+    found = pc.tradeoff(
+        two_inputs(),
+        *(1, np.eye(2), 0.1, 0.1),
+        horizon=np.inf,
+        adjacency=secret,
+        epsilons=[1.0],
+        delta=0.01,
+    )
+    assert len(found.epsilons) == 1
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"adjacency": WHEN, "models": box()}, "one plant for the whole run"),
+        (
+            {"adjacency": WHEN, "models": box(), "floor": 1.0, "horizon": 12},
+            "one plant for the whole run",
+        ),
+        (
+            {"adjacency": WHICH, "models": box(), "floor": 1.0, "horizon": 12},
+            "one plant for the whole run",
+        ),
+        (
+            {
+                "adjacency": WHEN,
+                "models": [two_inputs()],
+                "bound": 9.0,
+                "budget": LEAKING,
+            },
+            "exact plant",
+        ),
+        ({"adjacency": WHEN, "resolution": 0.01, "floor": 1.0}, "sensor's grid"),
+        ({"adjacency": WHICH, "resolution": 0.01, "floor": 1.0}, "sensor's grid"),
+        ({"adjacency": [WHEN, OTHER]}, "is designed alone"),
+        ({"adjacency": WHICH_EARLY}, "may change at every sample"),
+    ],
+)
+def test_when_and_which_are_refused_beside(options, words):
+    with pytest.raises((ValueError, pc.PrivacyError), match=words):
         designed(two_inputs(), **options)
 
 
 @pytest.mark.parametrize(
-    "more",
+    "more, words",
     [
-        {"moved": 3, "times": 4},
-        {"moved": 3, "together": True},
-        {"which": True, "together": True},
-        {"moved": 3, "norm": "l2"},
-        {"moved": 3, "profiles": [[1.0, 2.0]]},
-        {"which": True, "norm": "l2"},
+        ({"moved": 3, "times": 4}, "may come at every sample"),
+        ({"moved": 3, "together": True}, "is on one signal"),
+        ({"which": True, "together": True}, "is on one signal"),
+        ({"moved": 3, "norm": "l2"}, "hides its time too"),
+        ({"moved": 3, "profiles": [[1.0, 2.0]]}, "hides its time too"),
+        ({"which": True, "norm": "l2"}, 'norm="single" without profiles'),
+        ({"which": True, "profiles": [[1.0, 2.0]]}, 'norm="single" without profiles'),
     ],
 )
-def test_when_and_which_are_no_other_secrets(more):
-    with pytest.raises((ValueError, pc.PrivacyError)):
+def test_when_and_which_are_no_other_secrets(more, words):
+    with pytest.raises((ValueError, pc.PrivacyError), match=words):
         designed(two_inputs(), adjacency=pc.DisturbanceAdjacency(1.0, **more))
+
+
+# -- a bound ----------------------------------------------------------------------------
+
+ONCE = pc.DisturbanceAdjacency({"u": 1.0})
+WITHIN = {"bound": 100.0, "budget": LEAKING}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"horizon": 12, "floor": 0.5},
+        {"life": 50, "order": 1, "floor": 0.5},
+        {"horizon": 12, "adjacency": replace(ONCE, times=4)},
+        {"horizon": 12, "adjacency": pc.DisturbanceAdjacency(1.0, norm="l2")},
+        {"horizon": 12, "adjacency": replace(ONCE, profiles=[[1.0, 0.5]])},
+        {"order": 1, "adjacency": replace(ONCE, events=2)},
+        {"order": 1, "weight": [2.0]},
+        {"order": 1, "releases": 2},
+        {"horizon": 12, "adjacency": [ONCE, replace(ONCE, duration=2, shape="level")]},
+    ],
+)
+def test_a_bound_goes_with(options):
+    noise = designed(lag(), **{"adjacency": ONCE} | WITHIN | options)
+    spent = noise.guarantee.loss.released(options.get("releases", 1))
+    assert spent.shift <= 0.5 + 1e-9
+    assert noise.leak <= 1e-3
+    assert np.abs(noise.over(12).sample(20, rng=0)).max() <= 100.0
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"order": 1, "floor": 0.5}, "filtered noise alone"),
+        (
+            {"order": 1, "adjacency": pc.DisturbanceAdjacency(1.0, norm="l2")},
+            "given changes of single signals",
+        ),
+        ({"horizon": 12, "resolution": 0.01}, "exact plant"),
+        (
+            {"horizon": 12, "models": pc.PlantBox.around(lag(), relative=0.01)},
+            "exact plant",
+        ),
+    ],
+)
+def test_a_bound_is_refused_beside(options, words):
+    with pytest.raises((ValueError, pc.PrivacyError), match=words):
+        designed(lag(), **{"adjacency": ONCE} | WITHIN | options)
+
+
+def test_what_is_made_of_noise_within_a_bound_and_what_is_not():
+    noise = designed(lag(), adjacency=ONCE, order=1, **WITHIN)
+    assert np.isfinite(pc.eavesdropper(noise).std).all()
+    with pc.Gateway(noise, grid=0.001) as gateway:
+        assert abs(gateway.publish(0.0)[0]) <= 100.0
+    with pytest.raises(pc.PrivacyError, match="moves that the past chooses"):
+        pc.Gateway(noise, grid=0.001, resolution=0.01)
+    loop = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1}
+    with pytest.raises(pc.PrivacyError, match="weight=loop and bound="):
+        pc.private_lqg(lag(), **loop, noise=noise, codesign=True)
+    run = designed(lag(), adjacency=ONCE, horizon=12, **WITHIN)
+    assert pc.audit(run, trials=2000, rng=0).passed
 
 
 RISK = {"false_alarm": 0.05, "detection": 0.5, "events": 20, "separation": 6}
@@ -314,6 +433,12 @@ def test_loops_price_changes_of_any_shape_and_choose_their_noise():
     assert len(found.epsilons) == 1
 
 
+def test_changes_of_any_shape_are_audited_by_those_that_are_named():
+    noise = designed(lag(), horizon=12)
+    with pytest.raises(ValueError, match="too many to list as moves"):
+        pc.audit(noise, trials=2000, rng=0)
+
+
 # -- many units -------------------------------------------------------------------------
 
 
@@ -353,13 +478,14 @@ def test_a_list_of_secrets_of_single_units():
         {"adjacency": pc.DisturbanceAdjacency(1.0, events=2, separation=3)},
         {"adjacency": pc.DisturbanceAdjacency(1.0, norm="l2")},
         {"adjacency": pc.StateAdjacency(1.0, times=0)},
+        {"adjacency": pc.DisturbanceAdjacency(1.0, times=4), "horizon": 6},
     ],
 )
 def test_units_are_designed_together_beside(options):
     request = {"adjacency": pc.DisturbanceAdjacency(1.0)} | options
     noise = designed(rooms(3), **request)
     assert getattr(noise.design, "symmetry", None) is None
-    assert noise.guarantee.gdp <= 0.5 + 1e-9
+    assert noise.guarantee.loss.shift <= 0.5 + 1e-9
 
 
 def test_a_loop_that_prices_noise_ties_units_to_each_other():
@@ -379,6 +505,14 @@ def test_few_units_are_proved_by_a_stranger_and_many_are_not_covered(tmp_path):
         noise.save(path)
         assert verify.main([str(path)]) == answer
         assert json.loads(path.read_text())["kind"] == "outputnoise"
+
+
+def test_more_units_than_a_gateway_takes_are_refused_with_a_cure():
+    noise = designed(rooms(230), adjacency=pc.DisturbanceAdjacency(1.0))
+    with pytest.raises(pc.PrivacyError, match="a gateway each"):
+        pc.Gateway(noise, grid=0.001)
+    with pytest.raises(ValueError, match="designed for one of them"):
+        pc.eavesdropper(noise)
 
 
 def test_what_a_unit_is_follows_from_zeros_alone():
