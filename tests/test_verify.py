@@ -56,6 +56,7 @@ SOME = (
     "endless any long",
     "endless any several apart",
     "endless moved level tank",
+    "endless moved several",
     "endless moved far",
     "endless lasting far",
     "endless which",
