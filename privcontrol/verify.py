@@ -1962,12 +1962,11 @@ def in_words(data, plant):
     elif data["duration"] > 1:
         text += f", kept for 1 to {data['duration']} samples"
     if data["events"] > 1:
-        apart = f"starts at least {data['separation']} samples apart"
-        if not data["separation"]:
-            apart = (
-                "whenever they start" if data.get("moved") or data.get("which") else ""
-            )
-            apart = apart or "each at a time or signal of its own"
+        apart = "each at a time or signal of its own"
+        if data.get("moved") or data.get("which"):
+            apart = "whenever they start"
+        if data["separation"]:
+            apart = f"starts at least {data['separation']} samples apart"
         text += f", {data['events']} times, {apart}"
     return text
 
