@@ -15,7 +15,6 @@ from ..designs.guarantees import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
 from ..noise.process import promising
-from ..noise.within import RULE
 from ..numerics.checks import (
     instance_of,
     positive_integer,
@@ -195,9 +194,8 @@ class Gateway(Publisher):
             **told,
             "noise": encode(replace(noise, request=None)),
             "recipe": recipe,
+            "walls": exact.room.rule,
         }
-        if exact.room is not None and exact.room.in_blocks:
-            opening["walls"] = RULE
         state = {
             "charged": ledger is None,
             "committed": 0,  # samples before it may have been published
@@ -296,8 +294,7 @@ class Gateway(Publisher):
             gateway = cls.__new__(cls)
             gateway._noise = noise
             exact = ExactNoise(noise)
-            if exact.room is not None and exact.room.in_blocks:
-                _check_rule(opening, path)
+            _check_rule(opening, exact.room.rule, path)
             draws = gateway._begin(_signals(noise), exact, store, ledger)
             gateway._check_known(known)
             gateway._check_guard(unguarded)
@@ -479,9 +476,9 @@ def _taken(path: Path) -> FileExistsError:
     )
 
 
-def _check_rule(opening: dict, path: str | Path) -> None:
+def _check_rule(opening: dict, rule: str | None, path: str | Path) -> None:
     """Raise an error if a run of blocks began by another rule for their walls."""
-    if opening.get("walls") != RULE:
+    if opening.get("walls") != rule:
         raise ValueError(
             f"path: the run at {path!s} began with a version that keeps blocks within "
             "other walls; where both meet, the noise could pass its bound. End the run "

@@ -510,7 +510,7 @@ class Publisher:
         # where later noise depends on it, that of the samples before t is drawn too
         first = self._unused if self._exact.remembers else start
         numbers = self._exact.numbers(first, stop)
-        self._commit(numbers, first, stop)
+        self._commit(first, stop)
         known = {number: self._exact.entries[number].count for number in numbers}
         samples = {}
         for k in range(start, stop):
@@ -527,68 +527,34 @@ class Publisher:
     def _open(self) -> None:
         """Charge the ledger, then keep what is drawn once."""
         self._charge()
-        if self._state["once"] is None:
-            if self._has_life:
-                self._open_life()
-                return
-            once = range(self._exact.once)
-            draw = (
-                self._exact.draw
-                if self._exact.room is None
-                else self._exact.drawn_within
-            )
-            fresh = draw(once)
-            self._write(fresh, charged=True, once=_bits(fresh.values()))
+        if self._state["once"] is not None:
+            return
+        exact = self._exact
+        ahead = exact.numbers(0, exact.room.ahead)
+        fresh = exact.drawn_within(range(ahead.stop))
+        draw = None
+        if ahead:
+            later = _bits(fresh[number] for number in ahead)
+            draw = {"start": 0, "first": ahead.start, "bits": later, "states": []}
+        once = _bits(fresh[number] for number in range(exact.once))
+        self._write(fresh, draw, charged=True, once=once)
+
+    def _commit(self, start: int, stop: int) -> None:
+        """Draw entries of samples start .. stop - 1, and keep them before they are used."""
+        spans = self._exact.room.spans(start, stop)
+        fresh = self._exact.drawn_for(spans)
+        draw = self._draw(start, spans, fresh)
+        self._write(fresh, draw, forget=self._forgets, committed=stop, unused=None)
 
     @property
-    def _has_life(self) -> bool:
-        """Whether all entries of the run are drawn ahead, and kept until it ends."""
-        room = self._exact.room
-        return room is not None and room.is_life
+    def _forgets(self) -> bool:
+        """Whether the file needs no entries of samples that were published."""
+        return not (self._exact.has_memory or self._exact.room.ahead)
 
-    def _open_life(self) -> None:
-        """Draw all of a life that is within its bound, and keep it."""
+    def _draw(self, start: int, spans: list[range], fresh: Entries) -> dict:
+        """Return what the file has to hold of spans of samples from a sample on."""
         exact = self._exact
-        every = range(exact.once + exact.room.samples * exact.width)
-        fresh = exact.drawn_within(every)
-        first = _bits(fresh[number] for number in every[: exact.once])
-        later = _bits(fresh[number] for number in every[exact.once :])
-        draw = {"start": 0, "first": exact.once, "bits": later, "states": []}
-        self._write(fresh, draw, charged=True, once=first)
-
-    def _commit(self, numbers: range, start: int, stop: int) -> None:
-        """Draw entries, and keep them before they are used."""
-        exact = self._exact
-        if self._has_life:  # which the file holds
-            draw = self._draw(range(numbers.start, numbers.start), start, {})
-            self._write({}, draw, committed=stop, unused=None)
-            return
-        if exact.room is not None and exact.room.in_blocks:
-            fresh, numbers = self._of_blocks(numbers, stop)
-        else:
-            fresh = exact.draw(
-                [number for number in numbers if number not in exact.entries]
-            )
-        draw = self._draw(numbers, start, fresh)
-        forget = not exact.has_memory
-        self._write(fresh, draw, forget=forget, committed=stop, unused=None)
-
-    def _of_blocks(self, numbers: range, stop: int) -> tuple[Entries, range]:
-        """Return entries of whole blocks of innovations, which the file has to hold."""
-        exact = self._exact
-        length = exact.room.samples
-        first = (numbers.start - exact.once) // exact.width // length
-        last = -(-stop // length)
-        fresh: Entries = {}
-        for block in range(first, last):
-            own = exact.numbers(block * length, (block + 1) * length)
-            if own[-1] not in exact.entries:
-                fresh |= exact.drawn_within(own)
-        return fresh, range(numbers.start, exact.numbers(0, last * length).stop)
-
-    def _draw(self, numbers: range, start: int, fresh: Entries) -> dict:
-        """Return what the file has to hold of entries from a sample on."""
-        exact = self._exact
+        numbers = exact.numbers(start, spans[-1].stop if spans else start)
         draw = {"start": start, "first": numbers.start, "bits": [], "states": []}
         if exact.remembers:
             entries = exact.entries | fresh
@@ -605,17 +571,11 @@ class Publisher:
         if unused == self._unused:
             return
         self._store.check_place()
-        numbers = self._exact.numbers(unused, self._committed)
-        if self._has_life:
-            self._write({}, None, unused=unused)
-            return
-        room = self._exact.room
-        if room is not None and room.in_blocks:
-            stop = -(-self._committed // room.samples) * room.samples
-            numbers = self._exact.numbers(unused, stop)
-        forget = not self._exact.has_memory
-        draw = self._draw(numbers, unused, {}) if forget else None
-        self._write({}, draw, forget=forget, unused=unused)
+        draw = None
+        if self._forgets:
+            spans = self._exact.room.spans(unused, self._committed)
+            draw = self._draw(unused, spans, {})
+        self._write({}, draw, forget=self._forgets, unused=unused)
 
     def _keep(self, number: int, entry: StandardEntry) -> None:
         """Keep an entry of which more bits were drawn."""

@@ -62,6 +62,26 @@ Entries = dict[int, StandardEntry]
 Factors = Sequence[Sequence[Factor]]
 
 
+class Unbounded:
+    """How noise without a bound is drawn: as its samples need it."""
+
+    #: By which rule the noise is kept within its bound, if runs depend on one.
+    rule: ClassVar[str | None] = None
+
+    @property
+    def ahead(self) -> int:
+        """Number of samples that are drawn when a run begins, and kept until it ends."""
+        return 0
+
+    def spans(self, start: int, stop: int) -> list[range]:
+        """Return the samples that are drawn together, span by span.
+
+        They are those for the noise of samples start .. stop - 1 that are not drawn when
+        the run begins.
+        """
+        return [range(t, t + 1) for t in range(start, stop)]
+
+
 class DrawnNoise:
     """The samples of noise as enclosures, in time order.
 
@@ -69,12 +89,21 @@ class DrawnNoise:
     sample in turn.
     """
 
-    #: Where noise is kept within a bound, a `Room`, and how it is drawn there.
-    room: Any = None
+    #: Where noise is kept within a bound, and how it is drawn there.
+    room: Unbounded = Unbounded()
 
     def drawn_within(self, numbers: range) -> Entries:
-        """Return fresh entries that are drawn again until they are within the room."""
-        raise NotImplementedError
+        """Return fresh entries that are within the room."""
+        return self.draw(numbers)
+
+    def drawn_for(self, spans: Iterable[range]) -> Entries:
+        """Return fresh entries of those spans of samples that were not drawn before."""
+        fresh: Entries = {}
+        for span in spans:
+            numbers = self.numbers(span.start, span.stop)
+            if numbers and numbers[-1] not in self.entries:
+                fresh |= self.drawn_within(numbers)
+        return fresh
 
     def __init__(self, family: str, outputs: int, parts: Sequence[ExactPart]) -> None:
         self.family = family

@@ -74,20 +74,19 @@ class ExactNoise(DrawnNoise):
         They are those that are drawn once, those of a block, or all of a life. Balls
         decide where double precision might not.
         """
+        if not isinstance(self.room, Room):
+            return super().drawn_within(numbers)
         for _ in range(MOST_DRAWS):
             entries = self.draw(numbers)
-            if self._is_within(entries, numbers):
+            if self._is_within(self.room, entries, numbers):
                 return entries
         raise PrivacyError(
             f"bound: none of {MOST_DRAWS} draws is within; design the noise for a larger "
             "bound or a shorter life"
         )
 
-    def _is_within(self, entries: Entries, numbers: range) -> bool:
-        """Return whether entries are within the room, after as many bits as that takes."""
-        room = self.room
-        if room is None:
-            raise ValueError("expected noise that is kept within a bound")
+    def _is_within(self, room: Room, entries: Entries, numbers: range) -> bool:
+        """Return whether entries are within a room, after as many bits as that takes."""
         once = max(self.once - numbers.start, 0)
         for entry in entries.values():
             while not _is_sharp(entry.ball()):

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ from ..systems.linear import (
     to_states,
 )
 from ._endless import secrets_of
+from .drawn import Unbounded
 from .parts import Filtered, NoisePart, PartSum, Structured
 
 #: Draws so many standard entries.
@@ -144,7 +145,7 @@ class Bound(ByContent, Saved):
 
 
 @dataclass(frozen=True, eq=False)
-class Room(ABC):
+class Room(Unbounded, ABC):
     """Where noise is kept, and how it is drawn there.
 
     Attributes
@@ -153,18 +154,11 @@ class Room(ABC):
     bound : Bound
     samples : int
         How many are drawn ahead as one.
-    is_life : bool
-        Whether all entries of a run are drawn ahead.
-    in_blocks : bool
-        Whether they are drawn block by block.
     """
 
     total: PartSum
     bound: Bound
     samples: int
-
-    is_life: ClassVar[bool] = False
-    in_blocks: ClassVar[bool] = False
 
     @staticmethod
     def of(parts: Sequence[NoisePart], bound: Bound) -> Room:
@@ -273,7 +267,12 @@ class Once(Room):
 class Life(Room):
     """All entries of a run, which are drawn ahead as one."""
 
-    is_life = True
+    @property
+    def ahead(self) -> int:
+        return self.samples
+
+    def spans(self, start: int, stop: int) -> list[range]:
+        return []
 
     def share(self, first: NDArray, fresh: NDArray) -> float:
         return self.bound.share(self.total.signal(first[None], fresh[None])[0])
@@ -667,7 +666,7 @@ class Blocks(Room):
     state_root: NDArray  # of the covariance of the state that a block hands over
     ball: float  # its radius, in deviations
 
-    in_blocks = True
+    rule = RULE
 
     @classmethod
     def of_noise(cls, total: PartSum, bound: Bound) -> Blocks:
@@ -699,6 +698,10 @@ class Blocks(Room):
         )
 
     # -- draws --
+
+    def spans(self, start: int, stop: int) -> list[range]:
+        first = start - start % BLOCK
+        return [range(t, t + BLOCK) for t in range(first, stop, BLOCK)]
 
     def share(self, first: NDArray, fresh: NDArray) -> float:
         if len(first):

@@ -26,7 +26,7 @@ from privcontrol.noise import within
 from privcontrol.noise._endless import secrets_of
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.within import Bound, Room, leak_of, walls_of
+from privcontrol.noise.within import Blocks, Bound, Room, leak_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
 from privcontrol.systems.linear import LinearSystem
@@ -663,7 +663,7 @@ def test_a_run_of_blocks_goes_on_by_the_rule_that_it_began_by(tmp_path, monkeypa
     noise = designed(bound=16.0)
     for path, rule in (("old", "another"), ("new", within.RULE)):
         with monkeypatch.context() as patched:
-            patched.setattr("privcontrol.deploy.gateway.RULE", rule)
+            patched.setattr(Blocks, "rule", rule)
             pc.Gateway(noise, path=tmp_path / path, grid=1e-9).close()
     with pytest.raises(ValueError, match="other walls; where both meet"):
         pc.Gateway.resume(tmp_path / "old")
@@ -844,7 +844,9 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
     entries = exact.draw(range(exact.once + 20))
     balls = []
 
-    class Next:
+    class Next(Room):
+        walls = draws = acceptance = None
+
         def share(self, first, fresh):
             return share
 
@@ -855,8 +857,8 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
             balls.append(fresh)
             return True
 
-    exact.room = Next()
-    assert exact._is_within(entries, range(exact.once + 20)) == is_within
+    room = Next(exact.room.total, exact.room.bound, 20)
+    assert exact._is_within(room, entries, range(exact.once + 20)) == is_within
     assert len(balls) == asked
 
 
@@ -899,7 +901,7 @@ def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes
                 if factor <= 0:
                     continue
                 moved = replace(room, bound=bound.scaled(factor))
-                if room.in_blocks:
+                if isinstance(room, Blocks):
                     radii, ball = room.radii * factor, room.ball * factor
                     moved = replace(room, radii=radii, ball=ball)
                 assert moved.decided(BallMatrix(0, 1), balls) is answer
