@@ -11,7 +11,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.mechanism import Mechanism
 from ..core.query_design import NoiseDesign
@@ -30,7 +29,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.saved import read
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee
-from ..privacy.loss import PrivacyLoss, Product, scaled
+from ..privacy.loss import PrivacyLoss, scaled
 from ..secrets.disturbance import query_of
 from ..systems.linear import impulse_energies
 
@@ -225,7 +224,10 @@ def _keeps(
     less = replace(certified.loss, attained=False, moves=((),) * len(rows[1]))
     if said not in (certified.loss, less):
         return False
-    return len(rows[0]) == len(rows[1]) and all(map(_covers, *rows))
+    if len(rows[0]) != len(rows[1]):
+        return False
+    pairs = zip(*rows, strict=True)
+    return all(said.covers(found, _ROUNDING) for said, found in pairs)
 
 
 def _within(loss: PrivacyLoss, budget: PrivacyBudget) -> bool:
@@ -237,47 +239,3 @@ def _within(loss: PrivacyLoss, budget: PrivacyBudget) -> bool:
         return True
     less = scaled(replace(loss, proportional=True), 1 - _ROUNDING / 2)
     return less.satisfies(budget)
-
-
-def _covers(row: Product, other: Product) -> bool:
-    """Return whether a row costs at least as much as another one, up to rounding.
-
-    The k-th largest shift is compared with the k-th largest one.
-    """
-    if (
-        not _walls_alike(row, other)
-        or row.boxes != other.boxes
-        or row.square < other.square * (1 - _ROUNDING)
-    ):
-        return False
-    laws = [[law[1:] for law, _ in each.radial] for each in (row, other)]
-    counted = [[count for _, count in each.radial] for each in (row, other)]
-    if laws[0] != laws[1] or counted[0] != counted[1]:
-        return False
-    for (own, _), (its, _) in zip(row.radial, other.radial, strict=True):
-        if own[0] < its[0] * (1 - float(_ROUNDING)):
-            return False
-    sizes, counts = _table(row)
-    its, many = _table(other)
-    places = np.searchsorted(counts.cumsum(), many.cumsum())
-    levels = np.append(sizes, 0.0)
-    allowed = float(_ROUNDING) * levels.max()
-    return bool((its <= levels[places] + allowed).all())
-
-
-def _walls_alike(row: Product, other: Product) -> bool:
-    """Return whether walls leak no less together, up to rounding.
-
-    Another version may have placed and counted them otherwise.
-    """
-    leaks: dict[int, float] = {}
-    for sign, walls in ((1, row.walls), (-1, other.walls)):
-        for wall, n in walls:
-            part = wall.leak * (1 if sign > 0 else 1 - float(_ROUNDING))
-            leaks[n] = leaks.get(n, 0.0) + sign * part
-    return all(more >= 0 for more in leaks.values())
-
-
-def _table(row: Product) -> NDArray:
-    """Return the shifts of a row and their counts (2, k), largest first."""
-    return np.array(sorted(row.shifts, reverse=True), float).reshape(-1, 2).T

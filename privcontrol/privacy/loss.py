@@ -478,6 +478,35 @@ class Product(Saved):
             tuple(shifts), square, tuple(boxes), tuple(radial), _merged(walls)
         )
 
+    def covers(self, other: Product, rounding: Fraction) -> bool:
+        """Return whether it costs at least as much as another row, up to rounding.
+
+        The k-th largest shift is compared with the k-th largest one. Walls are compared by
+        what they leak together: they may be placed and counted in more than one way.
+        """
+        less = 1 - float(rounding)
+        if self.boxes != other.boxes or self.square < other.square * (1 - rounding):
+            return False
+        leaks = {n: leak for leak, n in self._leaks}
+        if any(leaks.get(n, 0.0) < less * leak for leak, n in other._leaks):
+            return False
+        if len(self.radial) != len(other.radial):
+            return False
+        for (own, n), (its, many) in zip(self.radial, other.radial, strict=True):
+            if n != many or own[1:] != its[1:] or own[0] < less * its[0]:
+                return False
+        sizes, counts = self._table
+        its_sizes, its_counts = other._table
+        places = np.searchsorted(counts.cumsum(), its_counts.cumsum())
+        levels = np.append(sizes, 0.0)
+        allowed = float(rounding) * levels.max()
+        return bool((its_sizes <= levels[places] + allowed).all())
+
+    @property
+    def _table(self) -> NDArray:
+        """The Laplace shifts and their counts (2, k), largest first."""
+        return np.array(sorted(self.shifts, reverse=True), float).reshape(-1, 2).T
+
     @cached_property
     def _gaussian(self) -> float:
         """The Gaussian shift over standard deviation."""
