@@ -34,7 +34,7 @@ from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linea
 from .data import LoopData
 from .loop import PrivateLoop
 from .lqg import LqgDesign, OwnDesign, constant_filter
-from .moments import Expected
+from .moments import OverRun
 from .optimum import optimal_loop
 from .side import (
     LinearSide,
@@ -722,7 +722,7 @@ def _warn_if_useless(loop: LoopData, P0: NDArray) -> None:
     if loop.noise is None or observer is None:
         return
     times = loop.noise.timepts
-    expected = Expected(P0, times)
+    expected = OverRun(P0, times)
     cost = expected.cost(loop).total
     still = replace(observer, K=np.zeros_like(observer.K))
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant

@@ -7,6 +7,7 @@ all samples of a run together.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +26,8 @@ from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root
 from .data import LoopData, LoopSignals, over_run
 from .dynamics import AT_REST, Rows
-from .lqg import DenseKnowledge, Knowledge, Told, knowledge_of
-from .side import present
+from .lqg import DenseKnowledge, Knowledge, Told, finite_model, knowledge_of
+from .side import RunSignals, present
 
 
 @dataclass(frozen=True)
@@ -252,66 +253,96 @@ def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
         quiet = output_variances(dynamics.steady(rows, factors))
     if loop.noise is None:
         return quiet, noisy
-    model = loop.noise.process.total.model
-    if not loop.never_ends or model is None:
+    if loop.noise.horizon.ends:
         raise ValueError(
             f"noise: it ends after {loop.noise.horizon} samples, so the loop has no "
             "steady state; design noise with horizon=np.inf, or ask for cost() and "
             "mean_square_error()"
         )
+    model = finite_model(loop.noise.process.total)
     return quiet, output_variances(sensed.after(model))
 
 
-@dataclass(frozen=True)
-class Expected:
-    """Hold what costs are expected over, with disturbances of QN and RN.
+class Expected(ABC):
+    """What costs of a loop are expected over, with disturbances of QN and RN."""
 
-    The initial state has the covariance P0, and runs are as `PrivateLoop.cost` takes
-    them. Without P0 loops never stop, and costs are those of a sample in steady state.
-    """
+    @staticmethod
+    def of(loop: LoopData, P0: NDArray | None = None) -> Expected:
+        """Return what the costs of a loop with noise are expected over.
 
-    P0: NDArray | None = None
-    timepts: NDArray | None = None
-    reference: ArrayLike | None = None
-    initial_state: ArrayLike | None = None
-
-    @classmethod
-    def of(cls, loop: LoopData) -> Expected:
-        """Return what a private loop's costs are expected over, of its own prior."""
+        That is a run of its horizon with the covariance P0 of x(0), or a sample in steady
+        state where it never ends.
+        """
         if loop.never_ends:
-            return cls()
-        return cls(loop.known_design.P0, loop.private_noise.timepts)
+            return InSteadyState()
+        return OverRun(P0, loop.private_noise.timepts)
 
-    def _run(self, loop: LoopData, P0: NDArray) -> tuple[LoopData, LoopSignals]:
-        over, signals = over_run(
-            loop,
-            self.timepts,
-            self.reference,
-            initial_state=self.initial_state,
-            disturbance="design",
-            measurement_noise="design",
-        )
-        return over, replace(signals, start=singular_root(P0))
-
+    @abstractmethod
     def cost(self, loop: LoopData) -> LoopCost:
         """Return the expected cost of a loop, infinite without a steady state."""
-        if self.P0 is not None:
-            return expected_cost(*self._run(loop, self.P0))
-        if not loop.dynamics.stable:
-            return LoopCost(0.0, math.inf, 0.0)
-        return steady_state_cost(loop)
+
+    @abstractmethod
+    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+        """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
+
+    @abstractmethod
+    def is_known(self, loop: LoopData) -> bool:
+        """Return whether a loop has such costs."""
 
     def total(self, loop: LoopData) -> float:
         """Return what a loop costs, with what its state costs after the run."""
         cost = self.cost(loop)
         return cost.total + cost.terminal
 
+
+@dataclass(frozen=True)
+class InSteadyState(Expected):
+    """A sample of a loop that never stops, with zero reference."""
+
+    def cost(self, loop: LoopData) -> LoopCost:
+        if not self.is_known(loop):
+            return LoopCost(0.0, math.inf, 0.0)
+        return steady_state_cost(loop)
+
     def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
-        """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
-        if self.P0 is not None:
-            return mean_square_errors(*self._run(loop, self.P0))
         quiet, noisy = steady_state_errors(loop)
         return quiet[:, None], noisy[:, None]
+
+    def is_known(self, loop: LoopData) -> bool:
+        return loop.dynamics.stable
+
+
+@dataclass(frozen=True)
+class OverRun(Expected):
+    """A run as `PrivateLoop.cost` takes it.
+
+    The initial state has the covariance P0, and is known without one.
+    """
+
+    P0: NDArray | None
+    timepts: NDArray
+    reference: ArrayLike | None = None
+    initial_state: ArrayLike | None = None
+
+    def _run(self, loop: LoopData) -> tuple[LoopData, LoopSignals]:
+        drawn: RunSignals = {"initial_state": self.initial_state}
+        if loop.weights.QN is not None:
+            drawn["disturbance"] = "design"
+        if loop.weights.RN is not None:
+            drawn["measurement_noise"] = "design"
+        over, signals = over_run(loop, self.timepts, self.reference, **drawn)
+        if self.P0 is not None:
+            signals = replace(signals, start=singular_root(self.P0))
+        return over, signals
+
+    def cost(self, loop: LoopData) -> LoopCost:
+        return expected_cost(*self._run(loop))
+
+    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+        return mean_square_errors(*self._run(loop))
+
+    def is_known(self, loop: LoopData) -> bool:
+        return True
 
 
 def expected_total(loop: LoopData) -> float:
@@ -319,7 +350,7 @@ def expected_total(loop: LoopData) -> float:
 
     The terminal term counts. Without a horizon it is the cost of a sample.
     """
-    return Expected.of(loop).total(loop)
+    return Expected.of(loop, loop.known_design.P0).total(loop)
 
 
 # -- margins of a prediction -----------------------------------------------------------

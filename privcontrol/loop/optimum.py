@@ -805,9 +805,10 @@ def _shift_of_any_law(noise: OutputNoise) -> float | None:
 
 def _without_noise(loop: LoopData) -> float:
     """What the best loop costs that publishes the readings as they are."""
+    design = loop.known_design
     samples = loop.private_noise.horizon
-    law = loop.known_design.law(loop.side, loop.weights, None, samples)
-    return Expected.of(loop).total(replace(loop, noise=None, law=law))
+    law = design.law(loop.side, loop.weights, None, samples)
+    return Expected.of(loop, design.P0).total(replace(loop, noise=None, law=law))
 
 
 # -- filter and noise in turns ---------------------------------------------------------

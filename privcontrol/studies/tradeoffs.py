@@ -31,7 +31,7 @@ from ..loop.controller import Gains, ObserverFeedback
 from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
 from ..loop.lqg import constant_filter
-from ..loop.moments import Expected, LoopCost
+from ..loop.moments import Expected, InSteadyState, LoopCost, OverRun
 from ..loop.optimum import CAP, optimal_loop
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import one_of, positive_number, real_array
@@ -636,11 +636,11 @@ def tradeoff(
         public = replace(public, design=pure)
     if P0 is None:
         P0 = constant_filter(public.side, public.weights, None).covariance
-    expected = Expected()
+    expected: Expected = InSteadyState()
     if samples.ends:
         prior = semidefinite(P0, "P0", plant.order)
         times = plant.step * np.arange(samples)
-        expected = Expected(prior, times, reference, initial_state)
+        expected = OverRun(prior, times, reference, initial_state)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, int(samples), kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
