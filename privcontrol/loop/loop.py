@@ -1,35 +1,24 @@
 """Private output-feedback loops of a plant, a gate and a controller in the cloud.
 
 What leaves the plant is yhat and u. Everything in the cloud is computed from them, so
-the guarantee of the output noise is the guarantee of the loop, for any controller. One
-page about a loop is for those who answer for the data: it holds the model, the gains
-and the guarantee, and no signal of any run.
+the guarantee of the output noise is the guarantee of the loop, for any controller.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
-import html
-import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_FLOOR
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Self, Unpack
 
 import control as ct
-import matplotlib.pyplot as plt
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..designs._eavesdropper import eavesdropper
 from ..designs.output_noise import OutputNoise
-from ..noise.parts import Structured, White
 from ..numerics.checks import (
     Seed,
     instance_of,
@@ -38,28 +27,20 @@ from ..numerics.checks import (
     real_array,
     sample_count,
 )
-from ..numerics.labels import html_table, time_axis, with_units
+from ..numerics.labels import html_table
 from ..numerics.objects import ByContent, CheckedFields
-from ..numerics.saved import Saved, as_path, content_of, finished_file, write
-from ..privacy.guarantee import PrivacyGuarantee, shown
+from ..numerics.saved import Saved, write
+from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated, day_of
 from ..response import PrivateResponse
 from ..systems.linear import LinearSystem, poles_of
-from . import simulation
+from . import moments, simulation
 from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
-from .moments import (
-    LoopCost,
-    error_covariances,
-    expected_cost,
-    margins,
-    mean_square_errors,
-    steady_state_cost,
-    steady_state_errors,
-    sure_margins,
-)
+from .moments import LoopCost
 from .optimum import Optimality, optimality
+from .report import write_report
 from .side import LinearSide, RunSignals, known_keywords
 from .simulation import OnlineController
 
@@ -67,6 +48,10 @@ from .simulation import OnlineController
 _LEAST_TAIL = 1e-280
 #: How the name of a page ends.
 _PAGES = (".html", ".htm")
+_AFTERWARDS = (
+    "The controller reads the published outputs alone. Its estimates and inputs are "
+    "post-processing, and so is a change of the controller that is made from them."
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -396,7 +381,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         """
         refuse_moments(self.data, "mean_square_error")
         run = over_run(self.data, timepts, reference, target=target, **signals)
-        quiet, noisy = mean_square_errors(*run)
+        quiet, noisy = moments.mean_square_errors(*run)
         return quiet + noisy
 
     @known_keywords
@@ -437,9 +422,8 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         LoopCost(6.27434: regulation=6.2722, disturbance=0.00214183, privacy=0)
         """
         refuse_moments(self.data, "cost")
-        return expected_cost(
-            *over_run(self.data, timepts, reference, target=target, **signals)
-        )
+        run = over_run(self.data, timepts, reference, target=target, **signals)
+        return moments.expected_cost(*run)
 
     def online(self) -> OnlineController:
         """Run the controller as in the cloud, a sample at a time, from the start.
@@ -473,7 +457,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         `ValueError` for an observer that does not know the noise. Without noise there
         is none to know.
         """
-        return error_covariances(self.data)
+        return moments.error_covariances(self.data)
 
     @cached_property
     def prediction_covariance(self) -> NDArray:
@@ -481,7 +465,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
 
         The prediction is that from what was published up to t - 1.
         """
-        return error_covariances(self.data, predicted=True)
+        return moments.error_covariances(self.data, predicted=True)
 
     def margins(
         self,
@@ -553,7 +537,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
                 f"{samples}"
             )
         instance_of(sure, bool, "sure")
-        find = sure_margins if sure else margins
+        find = moments.sure_margins if sure else moments.margins
         return find(self.data, along, tail, samples)
 
     @cached_property
@@ -593,7 +577,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         (0.00649, array([0.0373]))
         """
         refuse_moments(self.data, "steady_state_cost")
-        return steady_state_cost(self.data)
+        return moments.steady_state_cost(self.data)
 
     def steady_state_error(self) -> NDArray:
         """Return E x_i^2 (n,) in steady state, in the squared units of the states.
@@ -610,7 +594,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         (2,)
         """
         refuse_moments(self.data, "steady_state_error")
-        quiet, noisy = steady_state_errors(self.data)
+        quiet, noisy = moments.steady_state_errors(self.data)
         return quiet + noisy
 
     def report(
@@ -802,179 +786,3 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             f"PrivateLoop({self.data.name!r}: {side.order} states, {m} inputs, {p} outputs, "
             f"noise={self.noise!r})"
         )
-
-
-# -- one page about a loop -------------------------------------------------------------
-
-_STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse;margin:.5em 0}"
-    "td,th{padding:.25em .8em .25em 0;border-bottom:1px solid #ddd;text-align:left;"
-    "vertical-align:top}img{max-width:100%}"
-)
-_HIDDEN = "cannot be estimated"
-_SIGNED = ("_" * 24,) * 3
-_AFTERWARDS = (
-    "The controller reads the published outputs alone. Its estimates and inputs are "
-    "post-processing, and so is a change of the controller that is made from them."
-)
-_UNSTABLE = "The loop is not stable, and has no steady state."
-
-
-def write_report(
-    loop: LoopData,
-    path: str | Path,
-    time_unit: str | None,
-    units: Mapping[str, str] | None,
-    date: str,
-) -> Path:
-    """Write the page of `PrivateLoop.report` and return its path."""
-    noise = loop.private_noise
-    plant = loop.side.plant
-    known = [*plant.outputs, *plant.states]
-    outputs = with_units(plant.outputs, units, known)
-    states = with_units(plant.states, units, known)
-    levels = [("Output", "Largest standard deviation, in its unit")]
-    levels += [
-        (name, f"{std:.4g}") for name, std in zip(outputs, noise.std, strict=True)
-    ]
-    clock = time_axis(plant.time_label, time_unit).removeprefix("Time ").strip("[]")
-    run = f"<p>{noise.horizon.pace(plant.step, clock)}</p>"
-    sections = {
-        "What this is about": _identity(noise, date),
-        "What is guaranteed": noise.guarantee._repr_html_() + run,
-        "Noise on what is published": _table(levels),
-        "What an eavesdropper learns": _known_to_others(loop, states),
-        "What it costs": _cost(loop),
-        "Error of the states": _errors(loop, states, time_unit),
-        "Who answers for it": _table([("Name", "Date", "Signature"), _SIGNED]),
-    }
-    title = html.escape(f"Privacy of {loop.name}")
-    page = (
-        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
-    )
-    for heading, text in sections.items():
-        page += f"<h2>{heading}</h2>{text}"
-    written = as_path(path)
-    with finished_file(written, replace=True) as temporary:
-        temporary.write_text(f"{page}</body></html>", encoding="utf-8")
-    return written
-
-
-def _installed_version() -> str:
-    """Return the version of this library, as the environment knows it."""
-    try:
-        return metadata.version("privcontrol")
-    except metadata.PackageNotFoundError:
-        return "of a clone that is not installed"
-
-
-def _identity(noise: OutputNoise, date: str) -> str:
-    """What identifies this report: date, version, design file and events."""
-    change = noise.guarantee.scope.change
-    events = "one secret start" if change is None else f"{change.events} in one run"
-    if change is not None and change.separation:
-        events += f", starts at least {change.separation} samples apart"
-    rows = [
-        ("Report", ""),
-        ("Date", date),
-        ("Made with", f"privcontrol {_installed_version()}"),
-        ("Digest of the noise's design file (SHA-256)", content_of(noise)["digest"]),
-        ("Changes that are hidden", events),
-        ("Releases that are counted", str(noise.guarantee.releases)),
-    ]
-    return _table(rows)
-
-
-def _known_to_others(loop: LoopData, states: list[str]) -> str:
-    """Errors of the best estimates, or detections where the start is no secret."""
-    starts = loop.private_noise.process.total.consists_of(Structured, White)
-    if loop.never_ends or not starts:
-        rows = [
-            ("False alarms, and detections by guessing", "Detections of a hidden move")
-        ]
-        for alarms in (0.01, 0.05, 0.2):
-            detected = shown(100 * loop.private_noise.guarantee.detection(alarms))
-            rows.append((f"{alarms:.0%}", f"{detected}%"))
-        return "<p>No test detects more.</p>" + _table(rows)
-    table = [("State", "Error at the start", "Error at the end")]
-    for name, std in zip(states, eavesdropper(loop).std, strict=True):
-        first, last = (
-            shown(size, ROUND_FLOOR) if np.isfinite(size) else _HIDDEN
-            for size in std[[0, -1]]
-        )
-        table.append((name, first, last))
-    explanation = (
-        "<p>Standard deviations, in the states' units, of the best linear estimate "
-        "from all that is published, by somebody who knows model and gains and nothing "
-        "else about the state.</p>"
-    )
-    return explanation + _table(table)
-
-
-def _cost(loop: LoopData) -> str:
-    """The expected cost by cause, if the loop has weights."""
-    if loop.weights.Q is None or loop.weights.R is None:
-        return "<p>The loop has no weights Q and R.</p>"
-    if loop.never_ends:
-        if not loop.dynamics.stable:
-            return f"<p>{_UNSTABLE}</p>"
-        cost = steady_state_cost(loop)
-    else:
-        drawn: RunSignals = {}
-        if loop.weights.QN is not None:
-            drawn["disturbance"] = "design"
-        if loop.weights.RN is not None:
-            drawn["measurement_noise"] = "design"
-        cost = expected_cost(*over_run(loop, **drawn))
-    return _table(
-        [
-            ("Cause", f"Expected cost {loop.horizon.costs}, units of x'Qx + u'Ru"),
-            ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
-            ("Privacy noise", f"{cost.privacy:.4g}"),
-            ("Total", f"{cost.total:.4g}"),
-        ]
-    )
-
-
-def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
-    """A figure of the root mean square error that the privacy noise causes.
-
-    Without a horizon it is a table of the errors in steady state, with what disturbances
-    and measurement noise cause in addition.
-    """
-    if loop.never_ends:
-        if not loop.dynamics.stable:
-            return f"<p>{_UNSTABLE}</p>"
-        quiet, noisy = np.sqrt(steady_state_errors(loop))
-        table = [("State", "rms error by disturbances", "rms error by privacy noise")]
-        table += [
-            (name, f"{one:.4g}", f"{other:.4g}")
-            for name, one, other in zip(states, quiet, noisy, strict=True)
-        ]
-        return _table(table)
-    times = loop.private_noise.timepts
-    sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
-    figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
-    for name, size in zip(states, sizes, strict=True):
-        axes.plot(times, size, label=name)
-    axes.set_xlabel(time_axis(loop.side.plant.time_label, time_unit))
-    axes.set_ylabel("rms error by privacy noise\n[units of the states]")
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
-    stored = io.BytesIO()
-    figure.savefig(stored, format="png", dpi=120)
-    plt.close(figure)
-    text = base64.b64encode(stored.getvalue()).decode()
-    return f"<img alt='figure' src='data:image/png;base64,{text}'>"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of texts as a table, the first one as its head."""
-    lines = []
-    for k, row in enumerate(rows):
-        tag = "td" if k else "th"
-        cells = [f"<{tag}>{html.escape(text)}</{tag}>" for text in row]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<table>{''.join(lines)}</table>"
