@@ -504,6 +504,8 @@ def secret_of_signals(plant, data, horizon):
         if apart < 1:
             raise NotCovered("several changes over a run that keep no distance")
         events = min(events, 1 + (starts[-1] - starts[0]) // apart)
+    if (moved or which) and apart <= moved:  # events may be at each other's samples
+        apart = 0
     signals, longest = range(len(radii)), min(data["duration"], horizon)
     if is_energy and is_endless:
         changes = [([], "energy")]
@@ -1951,6 +1953,8 @@ def in_words(data, plant):
     text = f"the signal {sizes} {when}"
     if data.get("which"):
         text = f"on which signal an event is: {text}"
+        if len({x for _, x in radii}) > 1:
+            text += ", the same share of it on each"
     if data.get("moved"):
         text = f"when, moved by at most {data['moved']} samples, an event is: {text}"
     if data.get("together"):

@@ -529,7 +529,8 @@ class _RunOfChanges(ByContent, Correlations):
 
 def _one_by_one(part: DisturbanceAdjacency, plant: Plant, horizon: int) -> Apart:
     """Return the responses to single changes, with their starts."""
-    (apart,) = replace(part, events=2, separation=1).responses(plant, horizon).apart
+    several = replace(part, events=2, separation=part.moved + 1)
+    (apart,) = several.responses(plant, horizon).apart
     return apart
 
 

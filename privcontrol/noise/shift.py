@@ -261,6 +261,8 @@ def _is_attained(
     """
     if len(parts) > 1 or secret.several or is_covered(adjacency):
         return False
+    if any(part.events > 1 and part.separation for part in disturbances(adjacency)):
+        return False
     if any(window.size > MOST_EXACT for window in secret.windows):
         return False
     if len(disturbances(adjacency)) < len(adjacency.parts):

@@ -78,6 +78,8 @@ class Change(Saved):
         The samples at which it may start in words, empty for any.
     differs : str
         What of an event is hidden that happens anyway, such as "time". Empty for changes.
+    each : str
+        Its words where it is one of several, empty for the same.
     """
 
     words: str
@@ -89,11 +91,13 @@ class Change(Saved):
     energy: bool = False
     start: str = ""
     differs: str = ""
+    each: str = ""
 
     def _saved_fields(self) -> dict[str, object]:
         saved = super()._saved_fields()
-        if not self.differs:  # so a file says nothing of what it does not have
-            del saved["differs"]
+        for name in ("differs", "each"):  # a file says nothing of what it does not have
+            if not saved[name]:
+                del saved[name]
         return saved
 
     @property
@@ -116,7 +120,8 @@ class Change(Saved):
             apart = ", each at a time or signal of its own"
         if self.separation:
             apart = f", starts >= {self.separation} samples apart"
-        return f"{self.events} {kind}s per run{apart}{self.start}: {self.words}"
+        words = self.each or self.words
+        return f"{self.events} {kind}s per run{apart}{self.start}: {words}"
 
     @property
     def of_any_shape(self) -> Change:
@@ -163,6 +168,8 @@ class Change(Saved):
             return min(bounds)
         if separation >= self.separation:  # as many groups of changes as are promised
             bounds.append(float(math.ceil(count / self.events)))
+        if self._change_places(separation):
+            return min(bounds)
         if correlations is not None and self.events == 1:
             bounds.append(correlations.growth(count, separation))
         elif correlations is not None and self.separation:
@@ -170,6 +177,13 @@ class Change(Saved):
             promised = correlations.growth(self.events, self.separation)
             bounds.append(max(1.0, many / promised * (1 + 4 * ROUNDED)))
         return min(bounds)
+
+    def _change_places(self, separation: int) -> bool:
+        """Whether events that start so many samples apart may be in another order.
+
+        Two of them, of opposite signs, at each other's sample are one twice as large.
+        """
+        return "time" in self.differs and separation <= (self.longest or math.inf)
 
     def times_one(self, correlations: Correlations) -> float:
         """Bound all changes, as if they came at once, over the number promised for one.

@@ -130,7 +130,8 @@ class DisturbanceAdjacency(PlantAdjacency):
         Largest number of changes in one run, each at its own time or input. Over a
         finite horizon more than one needs a separation. Without one, events that are
         ``moved``, or on which signal they are, may also come together: k of them take k
-        times the noise of one.
+        times the noise of one. So they do with a separation of at most ``moved`` samples,
+        since two may then change places. Events that keep a distance move as wholes.
     separation : int, optional
         Least number of samples from the beginning of one change to the beginning of the
         next, on whichever signals. Changes may overlap. If they are far apart, k
@@ -295,6 +296,23 @@ class DisturbanceAdjacency(PlantAdjacency):
         """Whether the time or the signal of an event is hidden, not that it happens."""
         return self.which or self.moved > 0
 
+    @property
+    def _compares_shares(self) -> bool:
+        """Whether an event on another signal is of another size, as are their radii."""
+        given = self.radius
+        sizes = given.values() if isinstance(given, Mapping) else np.atleast_1d(given)
+        return self.which and len(set(sizes)) > 1
+
+    @property
+    def _add_up(self) -> bool:
+        """Whether several events count as one that is as large as all of them.
+
+        They may come together, or change places: one that grows by r and one that falls by
+        r, each at the other's sample in the other run, are one that moves by 2 r.
+        """
+        several = self.events > 1 and self.is_moving
+        return several and self.separation <= self.moved
+
     @classmethod
     def person(
         cls,
@@ -443,8 +461,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
         radii = self.radii(plant)
         often: dict[str, Any] = {"events": self.events, "separation": self.separation}
-        if self.events > 1 and not self.separation:
-            # events may come together, in either run: they are one as large as all of them
+        if self._add_up:
             radii = np.nextafter(self.events * radii, np.inf)
             often = {}
         if not self.which:
@@ -477,7 +494,11 @@ class DisturbanceAdjacency(PlantAdjacency):
             self.starts(horizon)  # refuses events without a separation
             radii = self.radii(plant)
             columns, starts = self._moving_columns(system, radii, horizon)
-            return Responses.several(columns, starts, self.events, self.separation)
+            found = Responses.several(columns, starts, self.events, self.separation)
+            if not self._add_up:
+                return found
+            (apart,) = found.apart
+            return Responses.of(apart.events * columns, False, exact=False)
         if self.is_varying:
             return self._responses_of_any_shape(system, self.radii(plant), horizon)
         together = self._columns(system, self.radii(plant), horizon)
@@ -683,24 +704,9 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def _moving_change(self) -> Change:
         """The event of which the time, or the signal, is hidden, in words."""
-        names, within = self._names_within("any input")
-        size = within.replace(" within ", "at most ") or "at most its radius"
-        what = f"{size} in all"
-        if self.duration > 1:
-            what = f"a level{within} for 1 to {self.duration} samples"
-        if self.events > 1:
-            what = f"{size} each"
-            if self.duration > 1:
-                what = f"a level{within}, 1 to {self.duration} samples each"
-        by = f", no part of it moved by more than {self.moved} samples"
-        if self.duration > 1 or self.events > 1:
-            by = f", moved by at most {self.moved} samples"
-        if self.which and self.moved:
-            words = f"when, and on which of {names}, an event is: {what}{by}"
-        elif self.which:
-            words = f"on which of {names} an event is: {what}"
-        else:
-            words = f"when {names} happens: {what}{by}"
+        _, within = self._names_within("any input")
+        words = self._moving_words(self.events)
+        several = self._moving_words(max(self.events, 2))
         hidden = {"time": self.moved, "signal": self.which}
         return Change(
             words,
@@ -710,7 +716,30 @@ class DisturbanceAdjacency(PlantAdjacency):
             within=within,
             start=self._starting,
             differs=" or ".join(what for what, differs in hidden.items() if differs),
+            each="" if several == words else several,
         )
+
+    def _moving_words(self, events: int) -> str:
+        """Say what so many events of one run are, which move as wholes if they are several."""
+        names, within = self._names_within("any input")
+        size = within.replace(" within ", "at most ") or "at most its radius"
+        what = f"{size} in all"
+        if self.duration > 1:
+            what = f"a level{within} for 1 to {self.duration} samples"
+        if events > 1:
+            what = f"{size} each"
+            if self.duration > 1:
+                what = f"a level{within}, 1 to {self.duration} samples each"
+        if self._compares_shares:
+            what += ", the same share of its radius on each signal"
+        by = f", no part of it moved by more than {self.moved} samples"
+        if self.duration > 1 or events > 1:
+            by = f", moved by at most {self.moved} samples"
+        if self.which and self.moved:
+            return f"when, and on which of {names}, an event is: {what}{by}"
+        if self.which:
+            return f"on which of {names} an event is: {what}"
+        return f"when {names} happens: {what}{by}"
 
     @property
     def _of_any_shape(self) -> str:
@@ -785,6 +814,8 @@ class DisturbanceAdjacency(PlantAdjacency):
     def _of_moved_event(self, manifold: Any) -> list[str]:
         """Return what is not hidden of an event that is at another time or signal."""
         told = ["its size"]
+        if self._compares_shares:
+            told = ["what share of its radius it is"]
         if self.duration > 1:
             told.append("how long it lasts")
         if not self.which and len(self.signals(manifold.plant)) > 1:
@@ -796,6 +827,8 @@ class DisturbanceAdjacency(PlantAdjacency):
             left.append(f"a move by more than {self.moved} samples")
             if manifold.horizon != math.inf:
                 left.append("an event moved into the run from before it")
+        if self.moved and self.separation and self.events > 1:
+            left.append("events of which only a part is moved")
         return left
 
     def _of_other_shape(self, manifold: Any) -> str:

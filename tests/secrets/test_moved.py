@@ -4,13 +4,17 @@ Second routes: the numbers of the theory's other code, covariances of the noise 
 runs in double precision, and redistributions drawn at random.
 """
 
+import json
+
 import control as ct
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.signal
+from design_files import digest_of
 
 import privcontrol as pc
+from privcontrol import verify
 from privcontrol.secrets.moving import (
     difference_of,
     difference_without_one,
@@ -318,6 +322,64 @@ def test_events_at_a_distance_compose():
         assert np.linalg.norm(solved) <= noise.guarantee.gdp
 
 
+@pytest.mark.parametrize("horizon", [12, np.inf])
+@pytest.mark.parametrize("distance, moved", [(1, 1), (1, 3), (2, 3), (3, 3)])
+def test_events_that_may_change_places_are_hidden(distance, moved, horizon, tmp_path):
+    """One that grows and one that falls, each at the other's sample in the other run."""
+    plant = lag(0.5, 1.0)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency(
+            {"u": 1.0}, moved=moved, events=2, separation=distance
+        ),
+        family="iid-gaussian",
+        models="exact",
+    )
+    seen = impulse(plant, 40)
+    shifts = []
+    for later in range(distance, moved + 1):
+        change = np.zeros(40)
+        change[2] = 2.0
+        change[2 + later] = -2.0
+        response = np.convolve(change, seen)[: int(min(horizon, 40))]
+        shifts.append(np.linalg.norm(response) / noise.std[0])
+    assert 0.4 < max(shifts) <= noise.guarantee.gdp
+    noise.save(tmp_path / "noise.json")
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
+
+
+def test_repeated_events_that_may_change_places_count_as_one():
+    once = pc.design_output_noise(
+        lag(0.5, 1.0),
+        horizon=12,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency({"u": 1.0}, moved=3),
+        models="exact",
+    ).guarantee
+    assert once.repeated(2, separation=3).gdp == pytest.approx(2 * once.gdp)
+    assert once.repeated(2, separation=4).gdp < 1.7 * once.gdp
+    words = once.repeated(2, separation=4).scope.statement
+    assert words.endswith("when u happens: at most 1 each, moved by at most 3 samples")
+
+
+def test_a_verifier_refuses_two_events_that_change_places_and_claim_less(tmp_path):
+    """Noise for events four samples apart, in a file that says one sample."""
+    noise = lasting(
+        lag(0.5, 1.0),
+        pc.DisturbanceAdjacency({"u": 1.0}, moved=3, events=2, separation=4),
+    )
+    noise.save(tmp_path / "noise.json")
+    data = json.loads((tmp_path / "noise.json").read_text())
+    data["request"]["adjacency"]["separation"] = 3
+    del data["digest"]
+    data["digest"] = digest_of(data)
+    (tmp_path / "closer.json").write_text(json.dumps(data))
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
+    assert verify.main([str(tmp_path / "closer.json")]) == 1
+
+
 # -- words and refusals ------------------------------------------------------------------
 
 
@@ -330,6 +392,22 @@ def test_the_promise_says_what_is_moved():
     )
     assert "; that it happens; " in text.splitlines()[-1]
     assert "with one time finds" in text.splitlines()[1]
+
+
+def test_an_event_on_signals_of_other_sizes_is_compared_by_its_share():
+    """An event of 1 on u is not hidden from one of 1 on v, of which the radius is 2."""
+    shares = pc.DisturbanceAdjacency({"u": 1.0, "v": 2.0}, which=True)
+    words = "at most its radius in all, the same share of its radius on each signal"
+    assert shares.statement.endswith(words)
+    alike = pc.DisturbanceAdjacency({"u": 2.0, "v": 2.0}, which=True)
+    assert alike.statement == "on which of u or v an event is: at most 2 in all"
+    in_turn = pc.DisturbanceAdjacency([1.0, 2.0], which=True, moved=3)
+    assert "the same share of its radius on each signal" in in_turn.statement
+    plant = ct.ss([[0.5]], [[1.0, 1.0]], [[1.0]], 0, 1.0, inputs=["u", "v"])
+    noise = pc.design_output_noise(
+        plant, horizon=6, budget=BUDGET, adjacency=shares, floor=1.0
+    )
+    assert "what share of its radius it is" in noise.guarantee.explain()
 
 
 def test_a_signal_that_is_hidden_at_one_time_is_said_to_be():
