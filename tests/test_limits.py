@@ -18,7 +18,7 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol import core
 from privcontrol.consensus.runs import step_count
-from privcontrol.designs.request import growth_of
+from privcontrol.designs.useful import growth_of
 from privcontrol.numerics.checks import check_memory
 from privcontrol.systems.linear import Plant
 

@@ -32,7 +32,7 @@ from ..secrets.disturbance import (
     disturbances,
 )
 from ..secrets.secret import Responses, all_responses
-from .endless_design import root_from_rest
+from .long_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
 from .windowed import Run, SpectrumProblem, WindowsOfRun

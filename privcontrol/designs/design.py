@@ -33,7 +33,7 @@ from ..secrets.disturbance import DisturbanceAdjacency, disturbances, is_plain
 from ..systems.linear import Plant
 from ..systems.varying import Plants, VaryingPlant, plant_of
 from .bounded import Limit, checked_bound, gain_within
-from .endless_design import least_cost_of_white
+from .long_design import least_cost_of_white
 from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
@@ -42,12 +42,13 @@ from .problem import (
     finished,
 )
 from .region_design import with_cheapest_floor
-from .request import Models, Request, check_models, check_size, joined, of_periods
+from .request import Models, Request, joined, of_periods
 from .structured import (
     constrained_shape,
     tangent_noise,
 )
 from .table import OF_RADIAL, check_covered, faster, sized
+from .useful import check_models, check_size
 
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
 _OF_SOLVER = 2

@@ -47,20 +47,11 @@ from ..systems.linear import (
     spectral_radius,
 )
 from .correlated import correlated
-from .endless_design import (
-    MOST_STATES,
-    RESOLVED,
-    FrequencyGrid,
-    Responses,
-    balanced_realisation,
-    best_spectrum,
-    endless,
-    outer_factors,
-    truncated,
-    unwarped,
-)
+from .endless_design import endless
 from .problem import DesignProblem, Proposal, StationaryDesign
+from .realisation import NOT_STABLE, Realisation
 from .request import Request
+from .spectrum import FrequencyGrid, Responses, best_spectrum
 from .windowed import BestSpectrum
 
 #: States of the noise up to which it is one system, which gateways publish and files hold.
@@ -482,20 +473,14 @@ class _Modes(ByContent):
 
     def _realised(self, place: int, spectrum: NDArray, added: float) -> LinearSystem:
         """Return the filter of least order that costs little beside the exact others."""
-        white = added * self.gap * float(self.grid.mean(spectrum))
-        raised = (spectrum + white)[:, None, None]
-        factor, phase = outer_factors(self.grid, raised)
-        negligible = RESOLVED * self.gap
-        balanced = balanced_realisation(factor, phase, MOST_STATES, negligible)
-        most = balanced.order if self.order is None else min(self.order, balanced.order)
+        stack = spectrum[:, None, None]
+        realised = Realisation.of(self.grid, stack, self.gap, added * self.gap)
+        most = realised.order if self.order is None else min(self.order, realised.order)
         best, _ = self.excess(self.shares)
         enough = best * (1 + self._part_of(place) * self.gap)
         least = math.inf
         kept: LinearSystem | None = None
-        for k in range(most + 1):
-            tried = unwarped(truncated(balanced, k), self.grid.warp)
-            if max(map(spectral_radius, (tried, tried.inverse()))) >= 1:
-                continue
+        for tried in realised.stable(range(most + 1)):
             beside = list(self.shares)
             beside[place] = self._spectrum_of(tried)
             cost, _ = self.excess(beside)
@@ -504,8 +489,5 @@ class _Modes(ByContent):
             if least <= enough:
                 break
         if kept is None:
-            raise UncertifiableError(
-                "order: no noise of this order hides the secret, since its inverse is not "
-                "stable; ask for another order, or leave it out"
-            )
+            raise UncertifiableError(NOT_STABLE)
         return kept

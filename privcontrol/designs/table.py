@@ -15,8 +15,9 @@ from ..numerics.progress import piece
 from ..secrets.disturbance import disturbances, is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
-from .endless_design import endless, long_noise
+from .endless_design import endless
 from .fleet import fleet, fleet_of_run, is_fleet, is_fleet_of_run
+from .long_design import long_noise
 from .problem import DesignProblem, Proposal
 from .region_design import of_region, of_varying_plant
 from .request import Request

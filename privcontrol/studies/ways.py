@@ -17,7 +17,8 @@ from ..core.adjacency import Adjacency
 from ..core.query import NO_NOISE
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
-from ..designs.request import effects_of, joined
+from ..designs.request import joined
+from ..designs.useful import effects_of
 from ..loop.loop import PrivateLoop
 from ..loop.moments import output_variances_of
 from ..numerics.checks import instance_of

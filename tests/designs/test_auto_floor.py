@@ -14,7 +14,8 @@ import pytest
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
 from privcontrol.designs import design
-from privcontrol.designs.request import Request, check_models
+from privcontrol.designs.request import Request
+from privcontrol.designs.useful import check_models
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.designs.endless_design import _leading
+from privcontrol.designs.realisation import _leading
 
 STAY = pc.DisturbanceAdjacency(1.0, duration=10, shape="level")
 PULSE = pc.DisturbanceAdjacency(1.0, duration=5, shape="level")

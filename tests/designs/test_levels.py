@@ -9,7 +9,7 @@ import scipy.linalg
 import scipy.signal
 
 import privcontrol as pc
-from privcontrol.designs.endless_design import FrequencyGrid
+from privcontrol.designs.spectrum import FrequencyGrid
 from privcontrol.designs.sums import LevelSums
 from privcontrol.noise._autoregression import changes_behind
 from privcontrol.noise._endless import secrets_of

@@ -12,15 +12,10 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
-from privcontrol.designs.endless_design import (
-    FrequencyGrid,
-    Responses,
-    best_spectrum,
-    poles_of,
-)
+from privcontrol.designs.spectrum import FrequencyGrid, Responses, best_spectrum
 from privcontrol.noise._autoregression import is_stable
 from privcontrol.noise._endless import endless_secret
-from privcontrol.systems.linear import Plant
+from privcontrol.systems.linear import Plant, poles_of
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = float(pc.core.kappa_inverse(1.0, 1e-2))

@@ -1,0 +1,192 @@
+"""Noise of low order for a long run, from noise without a horizon that begins at rest.
+
+Its cost is compared with a bound for any noise of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.fft
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..noise._endless import endless_secret
+from ..noise.parts import Filtered, NoisePart
+from ..numerics.ellipsoid import rough_shape
+from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.thresholds import LEAST_PRICE, ROUNDED
+from ..secrets.disturbance import causal_map, is_plain
+from ..secrets.secret import SecretInputs, as_secret
+from ..systems.linear import LinearSystem, response_from_rest
+from .endless_design import stationary_design
+from .problem import (
+    DesignProblem,
+    Proposal,
+    StationaryDesign,
+    Weight,
+    price_of,
+    white_cost,
+)
+from .request import Request
+
+#: Samples from which on noise of low order is tried before a dense design.
+_LONG = 50
+#: Dimensions up to which the bound for a run is searched for, and updates of the search.
+_MOST_DIMENSIONS = 3000
+_OF_A_BOUND = 24
+#: Moves that a bound is made of. Of more only those count whose stationary weight is not
+#: small compared with the largest.
+_MOST_MOVES = 8000
+_LEAST_SHARE = 1e-3
+
+
+def long_noise(problem: DesignProblem) -> Proposal | None:
+    """Noise of low order for a long but finite run, from rest.
+
+    None if the run is short, or the noise is not certified to be within ``request.gap`` of
+    the best, or there is no noise without a horizon.
+    """
+    request = problem.request
+    if not _is_long_and_plain(request, problem.weight):
+        return None
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    secret, price, design = found
+    horizon = problem.horizon
+    allowed = request.allowed_shift
+    part = _from_rest(design)
+    impulse = price.after(design.output).impulse_response(horizon)
+    remaining = np.arange(horizon, 0, -1)
+    energies = np.sum(impulse**2, axis=(1, 2))
+    cost = float(remaining @ energies)
+    enough = cost / (1 + request.gap) * allowed**2
+    bound = _bound_of_run(secret, price, design.multipliers, horizon, enough)
+    bound = bound / allowed**2
+    if not cost <= bound * (1 + request.gap):
+        return None
+    return Proposal((part,), cost, min(bound, cost), design)
+
+
+def least_cost_of_white(problem: DesignProblem) -> float:
+    """No independent noise of one size that hides plain changes costs less over a horizon.
+
+    It hides those at the first sample, in units of their norms.
+    """
+    horizon = problem.horizon
+    norms = []
+    for part in problem.request.adjacency.parts:
+        inputs = as_secret(part).starting(problem.plant, horizon)
+        norms.append(inputs.largest_norm(horizon))
+    size = max(norms) / problem.allowed * (1 - ROUNDED)
+    return white_cost(problem, np.full(problem.query.size, size))
+
+
+def root_from_rest(problem: DesignProblem) -> NDArray | None:
+    """A root (T p, T r) of noise without a horizon from rest, None if there is none."""
+    found = _of_any_length(problem)
+    if found is None:
+        return None
+    _, _, design = found
+    responses = _from_rest(design).responses(problem.horizon)
+    return responses.reshape(problem.query.size, -1)
+
+
+def _from_rest(design: StationaryDesign) -> NoisePart:
+    """Return the noise of a design, begun at rest."""
+    part = design.part
+    return (
+        replace(part, starts_stationary=False) if isinstance(part, Filtered) else part
+    )
+
+
+def _of_any_length(
+    problem: DesignProblem,
+) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
+    """The secret, the price and the design without a horizon, if there is one."""
+    request = problem.request
+    if problem.varies:
+        return None
+    try:
+        price = price_of(problem.weight, problem.plant.output_count)
+        secret = endless_secret(request.adjacency, problem.plant)
+        design = stationary_design(
+            secret, request.allowed_shift, price, gap=request.gap / 4
+        )
+    except (ValueError, PrivacyError, UncertifiableError):
+        return None
+    return secret, price, design
+
+
+def _is_long_and_plain(request: Request, weight: Weight) -> bool:
+    """Return whether a long run is asked for, with disturbances of at most some forty shapes."""
+    if request.horizon < _LONG or request.has_models or request.family != "gaussian":
+        return False
+    options = (request.floor, request.resolution, request.factor)
+    if any(option is not None for option in options):
+        return False
+    if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
+        return False  # a weight of all samples
+    return is_plain(request.adjacency)
+
+
+def _bound_of_run(
+    secret: SecretInputs,
+    price: LinearSystem,
+    multipliers: NDArray,
+    horizon: int,
+    enough: float,
+) -> float:
+    """No Gaussian noise of a finite run, for a shift of one, costs less than this.
+
+    For probability weights of the moves it is the squared nuclear norm of their weighted
+    responses. The stationary weights do in long runs. Otherwise a search for better ones
+    ends at a bound of ``enough``.
+    """
+    relative = multipliers / multipliers.max()
+    changes = secret.changes(horizon)
+    if horizon * len(multipliers) > _MOST_MOVES:
+        is_heavy = relative >= _LEAST_SHARE
+        relative = relative[is_heavy]
+        changes = changes[:, :, is_heavy]
+    shares = np.maximum(relative, LEAST_PRICE)
+    shares /= shares.sum()
+    priced = price.after(secret.system)
+    weighted = changes * np.sqrt(shares)
+    bound = nuclear_norm_below(response_from_rest(priced, weighted))
+    dimensions = horizon * min(secret.inputs, len(price.C))
+    if bound >= enough or dimensions > _MOST_DIMENSIONS:
+        return bound
+    every = causal_map(priced.impulse_response(horizon))
+    (responses,) = scipy.linalg.qr(every, mode="r")
+    points = responses[: every.shape[1]] @ causal_map(changes)
+    weights = np.tile(shares / horizon, horizon)
+    found = rough_shape(
+        points,
+        0.0,
+        weights=weights,
+        enough=enough,
+        updates=_OF_A_BOUND,
+    )
+    return found.lower_bound
+
+
+def nuclear_norm_below(impulse: NDArray) -> float:
+    """A bound of the squared nuclear norm of a causal map with weights of times.
+
+    ``impulse`` (T, k, q) is the response to an impulse. The inner product with a matrix of
+    norm one is below the nuclear norm. This one is a part of the circulant matrix whose
+    blocks at each frequency are the polar factors of the map's. Its product with the
+    responses to impulses at each time is h(t), and weights h(t)^2 with sum one give
+    sum h(t)^2.
+    """
+    samples = len(impulse)
+    count = scipy.fft.next_fast_len(2 * samples, real=True)
+    values = np.fft.rfft(impulse, count, axis=0)
+    left, _, right = np.linalg.svd(values, full_matrices=False)
+    phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
+    by_sample = np.sum(phases * impulse, axis=(1, 2))
+    products = np.maximum(np.cumsum(by_sample), 0.0)
+    return float(products @ products) * (1 - ROUNDED)
