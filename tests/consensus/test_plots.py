@@ -78,7 +78,7 @@ def test_the_legend_of_a_figure_of_its_own_stands_below_the_axes():
 
 
 def test_errors_of_large_networks_are_estimates_with_their_band(monkeypatch):
-    monkeypatch.setattr("privcontrol.consensus.message_design.DENSE_NODES", 20)
+    monkeypatch.setattr("privcontrol.consensus.figures.DENSE_NODES", 20)
     consensus = private_consensus(
         random_graph(60, 0), BUDGETS[3], 1.0, weights="metropolis"
     )
