@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from repeats import for_every
 
 import privcontrol as pc
 
@@ -176,7 +177,7 @@ def test_every_public_name_is_in_the_reference_in_one_group(monkeypatch):
     }
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+@for_every(PAGES)
 def test_references_to_pages_and_scripts_exist(page):
     for target in re.findall(
         r"\{doc\}`(?:[^`<]*<)?([^`>]+)>?`", page.read_text(encoding="utf8")

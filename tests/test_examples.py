@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repeats import for_every
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -51,11 +52,7 @@ def test_every_figure_of_the_papers_has_a_script_and_a_row_in_the_documentation(
         assert first_line(script).startswith(f"{paper.upper()} Figure {number}, ")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [*QUESTIONS, *FIGURES, *STUDIES, *PICTURES, *AGENTS, *TABLES],
-    ids=lambda script: script.stem,
-)
+@for_every([*QUESTIONS, *FIGURES, *STUDIES, *PICTURES, *AGENTS, *TABLES])
 def test_a_script_says_how_it_is_run_and_where_it_stands_in_the_gallery(script):
     assert f'"{script.name}"' in GALLERY or script in FIGURES
     if script.name != "first_private_loop.py":

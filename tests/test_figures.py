@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
+from repeats import for_every
 
 from privcontrol._figures import COLORS, ESTIMATE, PUBLISHED, TRUE
 from privcontrol.response import PrivateResponse
@@ -52,7 +53,7 @@ def test_what_is_compared_has_other_colors(response):
     plt.close("all")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@for_every(SCRIPTS)
 def test_orange_and_blue_mean_the_same_everywhere(script):
     """Beside each of the two colours stands what it is, in the same statement."""
     lines = script.read_text("utf8").splitlines()

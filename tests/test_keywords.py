@@ -4,6 +4,7 @@ import inspect
 import re
 
 import pytest
+from repeats import for_every
 
 import privcontrol as pc
 from privcontrol import designs, loop, regions, response, studies
@@ -52,7 +53,7 @@ def parameters(thing):
     return [p for p in inspect.signature(thing).parameters.values() if p.name != "self"]
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_every(PUBLIC)
 def test_unknown_keywords_raise(name):
     thing, owner = PUBLIC[name]
     if any(p.kind == p.VAR_KEYWORD for p in parameters(thing)):
@@ -86,7 +87,7 @@ def documentation(name):
     return seen
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_every(PUBLIC)
 def test_signatures_name_types_in_a_word(name):
     """help() shows ArrayLike, not the two thousand characters that numpy makes of it."""
     shown = str(inspect.signature(PUBLIC[name][0]))
@@ -94,7 +95,7 @@ def test_signatures_name_types_in_a_word(name):
     assert "typing." not in shown
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_every(PUBLIC)
 def test_every_parameter_is_documented(name):
     thing, owner = PUBLIC[name]
     text = documentation(name)
@@ -113,13 +114,13 @@ def test_every_parameter_is_documented(name):
     assert not missing, f"{name} does not document {', '.join(missing)}"
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_every(PUBLIC)
 def test_every_function_says_what_it_does_in_one_line(name):
     first = (inspect.getdoc(PUBLIC[name][0]) or "").split("\n\n")[0]
     assert first.endswith((".", ":")), f"{name}: the summary is {first!r}"
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@for_every(PUBLIC)
 def test_docstrings_do_not_begin_with_a_question_word(name):
     first = (inspect.getdoc(PUBLIC[name][0]) or "").split()[:1]
     assert first not in (["What"], ["Which"], ["How"], ["Whether"], ["Where"])

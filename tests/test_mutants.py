@@ -3,9 +3,11 @@
 import ast
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+from repeats import for_every
 
 import privcontrol as pc
 
@@ -41,11 +43,15 @@ def listed():
     return set(mutants.functions()) | {one.function for one in mutants.by_hand()}
 
 
-@pytest.mark.parametrize("function", sorted(listed()))
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf8"))
+
+
+@for_every(sorted(listed()))
 def test_every_listed_function_is_there(function):
     path = mutants.module_path(mutants.ROOT, function)
-    tree = ast.parse(path.read_text(encoding="utf8"))
-    assert mutants.found(tree, function.partition(":")[2])
+    assert mutants.found(parsed(path), function.partition(":")[2])
 
 
 def test_every_test_that_is_to_notice_a_mutant_is_there():
@@ -75,8 +81,9 @@ def test_every_mutant_by_hand_changes_one_line_and_still_reads(mutant):
 
 
 def test_every_claim_passes_through_functions_that_have_mutants():
+    known = listed()
     unlisted = {
-        name: [function for function in through if function not in listed()]
+        name: [function for function in through if function not in known]
         for name, through in mutants.claims().items()
     }
     assert not {name: functions for name, functions in unlisted.items() if functions}
@@ -92,7 +99,11 @@ def test_every_number_of_an_object_has_a_line(kind):
 
 
 def test_every_line_about_thresholds_is_of_one_or_of_a_file_with_some():
-    names = {one.name for one in moved.thresholds()}
+    modules = {name.partition(":")[0] for name in moved.more()}
+    names = set()
+    for module in modules:
+        path = mutants.module_path(mutants.ROOT, module)
+        names |= {one.name for one in moved.in_module(path)}
     assert set(moved.more()) <= names | {name.partition(":")[0] for name in names}
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from repeats import for_every
 
 import privcontrol as pc
 
@@ -57,14 +58,14 @@ def taken(thing):
     ]
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
+@for_every([*FUNCTIONS, *METHODS])
 def test_every_argument_is_told(name):
     thing = (FUNCTIONS | METHODS)[name]
     assert inspect.getdoc(thing)
     assert set(taken(thing)) <= told(thing)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *METHODS])
+@for_every([*FUNCTIONS, *METHODS])
 def test_every_result_is_told(name):
     """In a section of its own, which stands behind the Parameters and before the rest."""
     thing = inspect.unwrap((FUNCTIONS | METHODS)[name])
@@ -98,7 +99,7 @@ def test_numpydoc_finds_no_fault_but_where_the_house_deviates():
     assert set(re.findall(r"`([A-Z]{2}\d\d)`", page)) == HOUSE_RULES
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@for_every(CLASSES)
 def test_every_class_tells_its_arguments_or_what_it_holds(name):
     """Functions make the classes that have no Parameters."""
     cls = CLASSES[name]
@@ -110,7 +111,7 @@ def test_every_class_tells_its_arguments_or_what_it_holds(name):
         assert section(cls, "Attributes") or inspect.isabstract(cls)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *CLASSES])
+@for_every([*FUNCTIONS, *CLASSES])
 def test_every_name_leads_on_to_public_ones(name):
     """Errors are named where they are raised, and lead nowhere."""
     thing = NAMES[name]
@@ -130,7 +131,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@for_every(METHODS)
 def test_every_method_has_an_example(name):
     """Of its own, or one of its class that calls it."""
     home, _, method = name.rpartition(".")
@@ -178,12 +179,8 @@ def test_engine_rooms_exist_and_have_a_reason():
         assert reason
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "README.md",
-        *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")),
-    ],
+@for_every(
+    ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 )
 def test_no_page_sends_readers_to_an_engine_room(page):
     """Pages that tell what was done, and not what to do, may."""

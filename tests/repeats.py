@@ -1,0 +1,40 @@
+"""Tests of many cases: a few of them always, or all of them in one."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+
+def few(values: Iterable, of: int) -> list:
+    """Parameters of which the first ``of`` run always, and all of them with ``-m slow``.
+
+    For seeds and the like, of which any one would notice what the others notice. A tuple
+    has the values of several arguments.
+    """
+    every = list(values)
+    return [*every[:of], *map(_slow, every[of:])]
+
+
+def _slow(value):
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def for_every(values: Iterable) -> Callable:
+    """Make one test of a quick check of many values, which names all that fail."""
+
+    def of(check: Callable) -> Callable:
+        def test():
+            failed = {}
+            for value in values:
+                try:
+                    check(value)
+                except (AssertionError, pytest.fail.Exception) as error:
+                    failed[value] = str(error)
+            assert not failed
+
+        test.__name__ = check.__name__
+        test.__doc__ = check.__doc__
+        return test
+
+    return of
