@@ -18,6 +18,20 @@ TUTORIAL = {
     "QN": np.diag([1e-4, 1e-3]),
     "RN": 1e-2,
 }
+#: A loop of the vehicle over a run whose start is drawn.
+RUN = {
+    "Q": np.diag([1, 0.1]),
+    "R": 0.1,
+    "QN": np.diag([1e-4, 1e-3]),
+    "RN": 0.01,
+    "P0": np.diag([4.0, 1.0]),
+}
+#: Signals of a simulation, as the loop was designed for.
+DRAWN = {
+    "initial_state": "design",
+    "disturbance": "design",
+    "measurement_noise": "design",
+}
 PAPER_K, PAPER_L = [[3.4240, 4.3095]], [[0.8266], [0.6973]]
 
 

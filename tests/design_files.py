@@ -32,3 +32,12 @@ def digest_of(data):
     """The digest of all of a file but the digest."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def edited(path, change):
+    """Alter a file and give it the digest of what it holds now."""
+    data = json.loads(path.read_text())
+    change(data)
+    data.pop("digest")
+    data["digest"] = digest_of(data)
+    path.write_text(json.dumps(data))

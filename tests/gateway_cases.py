@@ -55,3 +55,13 @@ def noise(kind, horizon=HORIZON, plant=None):
             budget=BUDGET,
             **(REQUESTS | RADIAL)[kind],
         )
+
+
+def published_in_two_runs(noise, path):
+    """Three samples of zeros, of which a second process publishes the last."""
+    zeros = np.zeros(len(noise.std))
+    with pc.Gateway(noise, path=path, resolution=1e-3) as gateway:
+        published = [gateway.publish(zeros) for _ in range(2)]
+    with pc.Gateway.resume(path) as gateway:
+        published.append(gateway.publish(zeros, index=2))
+    return published

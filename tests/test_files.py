@@ -14,7 +14,7 @@ import control as ct
 import numpy as np
 import oracles
 import pytest
-from design_files import decoded, digest_of, encoded
+from design_files import decoded, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
 from verified_cases import KINDS, first_design
 
@@ -183,10 +183,10 @@ def test_noise_of_states_that_outputs_do_not_tell_apart_comes_back(
     assert pc.load(path) == design
 
 
-def test_noise_for_several_models_comes_back(path):
+def noise_of_two_vehicles():
     vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
     heavy.A[0, 0] = 0.999
-    design = pc.design_output_noise(
+    return pc.design_output_noise(
         vehicle,
         horizon=20,
         budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
@@ -194,6 +194,10 @@ def test_noise_for_several_models_comes_back(path):
         floor=1.0,
         models=[heavy],
     )
+
+
+def test_noise_for_several_models_comes_back(path):
+    design = noise_of_two_vehicles()
     design.save(path)
     assert pc.load(path).request.models == design.request.models
 
@@ -247,15 +251,6 @@ def test_a_loop_with_noise_that_breaks_its_claim_is_refused(path):
     edited(path, shrink)
     with pytest.raises(pc.PrivacyError, match="does not keep"):
         pc.load(path)
-
-
-def edited(path, change):
-    """Alter a file and give it the digest of what it holds now."""
-    data = json.loads(path.read_text())
-    change(data)
-    data.pop("digest")
-    data["digest"] = digest_of(data)
-    path.write_text(json.dumps(data))
 
 
 @pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
@@ -496,16 +491,7 @@ def test_smaller_rows_of_a_laplace_loss_are_refused(kind, path):
 
 def test_a_promise_is_about_all_models_that_were_asked_for(path):
     """A file holds no list of its own: what is promised follows from the request."""
-    vehicle, heavy = pc.plants.vehicle(), pc.plants.vehicle()
-    heavy.A[0, 0] = 0.999
-    design = pc.design_output_noise(
-        vehicle,
-        horizon=20,
-        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
-        adjacency=pc.StateAdjacency({"position": 1.0}),
-        floor=1.0,
-        models=[heavy],
-    )
+    design = noise_of_two_vehicles()
     design.save(path)
     assert pc.load(path).guarantee.scope == design.guarantee.scope
     assert len(design.guarantee.scope.models) == 2

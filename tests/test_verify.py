@@ -18,7 +18,7 @@ import jsonschema
 import mpmath
 import numpy as np
 import pytest
-from design_files import decoded, digest_of, encoded
+from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
 from verified_cases import design, first_design
 
@@ -85,15 +85,6 @@ SOME = (
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "noise.json"
-
-
-def edited(path, change):
-    """Alter a file and give it the digest of what it holds now."""
-    data = json.loads(path.read_text())
-    change(data)
-    data.pop("digest")
-    data["digest"] = digest_of(data)
-    path.write_text(json.dumps(data))
 
 
 def size_of(report):

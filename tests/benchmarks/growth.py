@@ -30,6 +30,8 @@ import scipy.sparse
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cases
+import nonlinear_cases
+from nonlinear_cases import CRANE_REGION
 
 import privcontrol as pc
 
@@ -132,28 +134,8 @@ def court(count):
 def crane(horizon):
     """A load on a rope below a trolley, in a narrow region; the load's push is hidden."""
 
-    def rates(t, x, u, params):
-        _, speed, angle, turning = x
-        mass, load, rope, g = 4.0, 1.0, 1.0, 9.81
-        sine, cosine = np.sin(angle), np.cos(angle)
-        pull = u[0] + load * sine * (rope * turning**2 + g * cosine)
-        faster = (pull - 5.0 * speed) / (mass + load * sine**2)
-        swing = -(faster * cosine + g * sine) / rope - 0.5 * turning + u[1]
-        return [speed, faster, turning, swing]
-
-    model = ct.nlsys(
-        rates,
-        lambda t, x, u, params: [x[0]],
-        states=["place", "speed", "angle", "turning"],
-        inputs=["force", "push"],
-        outputs=["place"],
-    )
-    ranges = {"place": (-1.0, 1.0), "speed": (-0.1, 0.1), "angle": (-0.02, 0.02)}
-    ranges |= {"turning": (-0.02, 0.02), "force": (-0.5, 0.5), "push": (-0.1, 0.1)}
-
     def designed():
-        sampled = pc.sample_nonlinear(model, 0.05)
-        models = pc.jacobian_polytope(sampled, ranges)
+        models = pc.jacobian_polytope(nonlinear_cases.crane(), CRANE_REGION)
         secret = pc.DisturbanceAdjacency({"push": 0.1}, duration=5, shape="level")
         options = {"budget": BUDGET, "adjacency": secret, "models": models}
         options |= {"horizon": horizon, "floor": 0.01}

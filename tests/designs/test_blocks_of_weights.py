@@ -2,14 +2,13 @@
 
 import json
 import math
-import subprocess
-import sys
 from functools import cache
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from gateway_cases import published_in_two_runs
 from twins import (
     ANY_TIME,
     SAMPLES,
@@ -22,6 +21,7 @@ from twins import (
 )
 
 import privcontrol as pc
+from privcontrol import deploy, verify
 from privcontrol.core import audit, ball_rate, blocks
 from privcontrol.designs import structured
 from privcontrol.noise.parts import Blocks
@@ -185,34 +185,20 @@ def test_the_table_of_laws_names_the_blocks():
     assert "ball in blocks of 1, 1" in noise.design.explain()
 
 
-def test_everything_that_takes_noise_takes_it(tmp_path):
+def test_everything_that_takes_noise_takes_it(tmp_path, capsys):
     noise = of_plane()
-    noise.save(tmp_path / "noise.json")
-    assert pc.load(tmp_path / "noise.json") == noise
-
-    def command(module, *words):
-        return subprocess.run(
-            [sys.executable, "-m", module, *words, str(tmp_path / "noise.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    shown = command("privcontrol.deploy", "show")
-    assert shown.returncode == 0, shown.stderr
-    assert "structured rank 3, radial in blocks of 2, 1" in shown.stdout
-    checked = command("privcontrol.deploy", "check")
-    assert checked.returncode == 0, checked.stderr
-    verified = command("privcontrol.verify", "--json")
-    assert verified.returncode == 0
-    assert json.loads(verified.stdout)["verdict"] == "holds"
-    y = np.zeros(3)
+    path = str(tmp_path / "noise.json")
+    noise.save(path)
+    assert pc.load(path) == noise
+    assert deploy.main(["show", path]) == 0
+    shown = capsys.readouterr().out
+    assert "structured rank 3, radial in blocks of 2, 1" in shown
+    assert deploy.main(["check", path]) == 0
+    capsys.readouterr()
+    assert verify.main(["--json", path]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "holds"
     with pytest.warns(pc.PrivacyWarning, match="resolution"):
-        gateway = pc.Gateway(noise, path=tmp_path / "state.json", resolution=1e-3)
-    with gateway:
-        published = [gateway.publish(y) for _ in range(2)]
-    with pc.Gateway.resume(tmp_path / "state.json") as gateway:
-        published.append(gateway.publish(y, index=2))
+        published = published_in_two_runs(noise, tmp_path / "state.json")
     assert np.isfinite(published).all()
     stream = np.array([*noise.stream(rng=2)])
     np.testing.assert_allclose(stream, noise.sample(1, rng=2)[:, 0].T)

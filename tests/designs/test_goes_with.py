@@ -42,6 +42,18 @@ def designed(plant, **options):
     return pc.design_output_noise(plant, **request)
 
 
+def check_where_it_goes(noise, folder):
+    """Into a file that a stranger proves, a gateway and a ledger."""
+    noise.save(folder / "noise.json")
+    assert pc.load(folder / "noise.json") == noise
+    assert verify.main([str(folder / "noise.json")]) == 0
+    with pc.Gateway(noise, grid=0.001) as gateway:
+        assert np.isfinite(gateway.publish(0.0)[0])
+    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1.0))
+    ledger.charge(noise.guarantee)
+    assert ledger.spent.gdp == pytest.approx(noise.guarantee.gdp)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
@@ -177,13 +189,7 @@ def test_two_moved_events_are_found_no_more_often_than_promised():
 @pytest.mark.parametrize("secret", [WHEN, WHICH])
 def test_when_and_which_have_a_gateway_a_ledger_a_proof_and_codesign(secret, tmp_path):
     noise = designed(two_inputs(), adjacency=secret)
-    noise.save(tmp_path / "noise.json")
-    assert verify.main([str(tmp_path / "noise.json")]) == 0
-    with pc.Gateway(noise, grid=0.001) as gateway:
-        assert np.isfinite(gateway.publish(0.0)[0])
-    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1.0))
-    ledger.charge(noise.guarantee)
-    assert ledger.spent.gdp == pytest.approx(noise.guarantee.gdp)
+    check_where_it_goes(noise, tmp_path)
     with pytest.raises(ValueError, match="no size is estimated"):
         pc.eavesdropper(noise)
     loop = {"Q": 1, "R": 1, "QN": 0.1, "RN": 0.1, "controls": ["v"]}
@@ -409,14 +415,7 @@ def test_changes_of_any_shape_have_an_eavesdropper_files_a_gateway_and_a_proof(
 ):
     noise = designed(lag())
     assert np.isfinite(pc.eavesdropper(noise).std).all()
-    noise.save(tmp_path / "noise.json")
-    assert pc.load(tmp_path / "noise.json") == noise
-    assert verify.main([str(tmp_path / "noise.json")]) == 0
-    with pc.Gateway(noise, grid=0.001) as gateway:
-        assert np.isfinite(gateway.publish(0.0)[0])
-    ledger = pc.PrivacyLedger(pc.PrivacyBudget(gdp=1.0))
-    ledger.charge(noise.guarantee)
-    assert ledger.spent.gdp == pytest.approx(noise.guarantee.gdp)
+    check_where_it_goes(noise, tmp_path)
 
 
 def test_loops_price_changes_of_any_shape_and_choose_their_noise():

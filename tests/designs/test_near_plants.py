@@ -154,34 +154,22 @@ def test_noise_for_close_plants_costs_little_more_than_for_one(kind):
         assert noise.design.cost <= 1.25 * bound
 
 
-def test_close_plants_are_certified_again_from_a_file(tmp_path):
-    region, plant = polytope(2, 1e-3)
-    noise = pc.design_output_noise(
-        plant,
-        horizon=15,
-        budget=BUDGET,
-        adjacency=SECRETS["level"],
-        models=region,
-        floor=0.3,
-        resolution=1e-4,
-        max_std=np.inf,
+def level_hidden(region, plant, **options):
+    options |= {"horizon": 15, "models": region, "max_std": np.inf}
+    return pc.design_output_noise(
+        plant, budget=BUDGET, adjacency=SECRETS["level"], **options
     )
+
+
+def test_close_plants_are_certified_again_from_a_file(tmp_path):
+    noise = level_hidden(*polytope(2, 1e-3), floor=0.3, resolution=1e-4)
     assert noise.guarantee.satisfies(BUDGET)
     noise.save(tmp_path / "noise.json")
     assert pc.load(tmp_path / "noise.json").guarantee == noise.guarantee
 
 
 def test_far_plants_get_noise_that_is_drawn_again():
-    region, plant = polytope(0, 0.2)
-    noise = pc.design_output_noise(
-        plant,
-        horizon=15,
-        budget=BUDGET,
-        adjacency=SECRETS["level"],
-        models=region,
-        floor=0.05,
-        max_std=np.inf,
-    )
+    noise = level_hidden(*polytope(0, 0.2), floor=0.05)
     assert noise.guarantee.satisfies(BUDGET)
     assert all(part.drive or part.white.all() for part in noise.parts)
 

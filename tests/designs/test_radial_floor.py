@@ -3,6 +3,7 @@
 import contextlib
 import math
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -258,14 +259,7 @@ def test_moments_and_draws_are_those_of_both_parts():
     assert noise.design.cost == pytest.approx(np.trace(whole), rel=1e-9)
 
 
-LOOP = {
-    "Q": np.diag([1, 0.1]),
-    "R": 0.1,
-    "QN": np.diag([1e-4, 1e-3]),
-    "RN": 0.01,
-    "P0": np.diag([4.0, 1.0]),
-    "terminal": 0,
-}
+LOOP = cases.RUN | {"terminal": 0}
 
 
 def test_a_loop_costs_as_with_gaussian_noise_of_the_same_covariance():
@@ -285,10 +279,7 @@ def test_a_loop_costs_as_with_gaussian_noise_of_the_same_covariance():
     assert known == pytest.approx(pc.eavesdropper(alike).error_covariance(3), rel=1e-6)
     margins = loop.margins([1, 0], probability=0.01)
     assert (margins > same.margins([1, 0], probability=0.01)).any()
-    drawn = dict.fromkeys(
-        ["initial_state", "disturbance", "measurement_noise"], "design"
-    )
-    response = loop.simulate(trials=20_000, rng=3, **drawn)
+    response = loop.simulate(trials=20_000, rng=3, **cases.DRAWN)
     states = np.asarray(response.states)
     errors = np.abs(states[0] - states[2])
     assert (errors > margins).any(axis=1).mean() <= 0.01

@@ -4,6 +4,7 @@ import math
 import time
 from dataclasses import replace
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -378,14 +379,7 @@ def test_the_truncated_law_says_that_it_excludes_neighbours():
 
 # -- in the loop -------------------------------------------------------------------------
 
-LOOP = {
-    "Q": np.diag([1, 0.1]),
-    "R": 0.1,
-    "QN": np.diag([1e-4, 1e-3]),
-    "RN": 0.01,
-    "P0": np.diag([4.0, 1.0]),
-    "terminal": 0,
-}
+LOOP = cases.RUN | {"terminal": 0}
 #: The vehicle's price of privacy over 60 samples, of which 42.23 are those without.
 PRICES = {
     (LOOSE, "gaussian"): 95.63,
@@ -474,10 +468,7 @@ def test_margins_of_each_law_hold_jointly_over_the_run(family):
     noise = designed(family, budget)
     loop = pc.private_lqg(VEHICLE, noise=noise, **LOOP)
     margins = loop.margins([1, 0], probability=0.01)
-    drawn = dict.fromkeys(
-        ["initial_state", "disturbance", "measurement_noise"], "design"
-    )
-    response = loop.simulate(trials=20_000, rng=3, **drawn)
+    response = loop.simulate(trials=20_000, rng=3, **cases.DRAWN)
     states = np.asarray(response.states)
     errors = np.abs(states[0] - states[2])
     assert (errors > margins).any(axis=1).mean() <= 0.01

@@ -5,6 +5,7 @@ import pickle
 import warnings
 from itertools import pairwise
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -13,11 +14,6 @@ import scipy.stats
 
 import privcontrol as pc
 
-DRAWN = {
-    "initial_state": "design",
-    "disturbance": "design",
-    "measurement_noise": "design",
-}
 WEIGHTS = {"Q": 1, "R": 5, "QN": [1e-4, 1e-2], "RN": 1e-2}
 #: Secret, epsilon, horizon, variance of x(0); cost without noise, with the filter that
 #: knows the noise, and with the best noise too.
@@ -51,20 +47,20 @@ def test_the_table_of_costs(secret, epsilon, horizon, P0, public, knowing, best)
     loop = vehicle_loop(noise, P0=P0, terminal=0)
     quiet = vehicle_loop(None, P0=P0)
     designed = vehicle_loop(noise, P0=P0, terminal=0, codesign=True)
-    cost = loop.cost(**DRAWN)
+    cost = loop.cost(**cases.DRAWN)
     assert cost.total == pytest.approx(knowing, rel=2e-5)
-    assert designed.cost(**DRAWN).total == pytest.approx(best, rel=2e-5)
+    assert designed.cost(**cases.DRAWN).total == pytest.approx(best, rel=2e-5)
     assert designed.guarantee.satisfies(noise.request.budget)
     assert 0 <= designed.optimality.gap < 1e-6
     assert designed.optimality.excess < 3e-3
-    without = quiet.cost(noise.timepts, **DRAWN)
+    without = quiet.cost(noise.timepts, **cases.DRAWN)
     assert without.total > public  # its gains have the terminal term in view
     assert public < cost.total
 
 
 def test_the_terminal_term_of_the_riccati_equation():
     loop = vehicle_loop(vehicle_noise({"position": 1.0}), P0=4.0)
-    cost = loop.cost(**DRAWN)
+    cost = loop.cost(**cases.DRAWN)
     assert cost.total == pytest.approx(447.79, rel=1e-5)
     assert cost.total + cost.terminal == pytest.approx(504.94, rel=1e-5)
     assert loop.K.shape == (1, 2)
@@ -195,7 +191,7 @@ def test_the_cost_is_that_of_its_formula(kind):
         expected += np.trace(gain.T @ price @ gain @ after[t])
         value = loop.Q + plant.A.T @ value @ (plant.A - plant.B @ gain)
     expected += mean @ value @ mean + np.trace(value @ P0)
-    cost = loop.cost(**DRAWN)
+    cost = loop.cost(**cases.DRAWN)
     assert cost.total + cost.terminal == pytest.approx(expected, rel=1e-10)
 
 
@@ -261,7 +257,7 @@ def test_the_cloud_answers_as_the_simulation_does(form, kind):
     fed = rng.normal(size=(2, 12))
     limits = [0.7, 0.5]
     response = loop.simulate(
-        reference=reference, feedforward=fed, saturation=limits, rng=1, **DRAWN
+        reference=reference, feedforward=fed, saturation=limits, rng=1, **cases.DRAWN
     )
     yhat, sent = np.split(np.asarray(response.outputs)[:, 0], [2])
     cloud = loop.online()
@@ -374,11 +370,13 @@ def test_a_loaded_loop_and_a_system_run_the_same_numbers(options, tmp_path):
     loop = pc.private_lqg(plant, 1, 1, 0.1, 0.2, noise, P0=[1, 2, 3], **options)
     loop.save(tmp_path / "loop.json")
     loaded = pc.load(tmp_path / "loop.json")
-    response = loop.simulate(rng=3, **DRAWN)
-    same = loaded.simulate(rng=3, **DRAWN)
+    response = loop.simulate(rng=3, **cases.DRAWN)
+    same = loaded.simulate(rng=3, **cases.DRAWN)
     np.testing.assert_array_equal(response.outputs, same.outputs)
-    assert loaded.cost(**DRAWN) == loop.cost(**DRAWN)
-    assert pickle.loads(pickle.dumps(loop)).cost(**DRAWN) == loop.cost(**DRAWN)
+    assert loaded.cost(**cases.DRAWN) == loop.cost(**cases.DRAWN)
+    assert pickle.loads(pickle.dumps(loop)).cost(**cases.DRAWN) == loop.cost(
+        **cases.DRAWN
+    )
     cloud = loop.online()
     again = loaded.online()
     for yhat in np.asarray(response.outputs)[:2, 0].T:
@@ -421,14 +419,14 @@ def test_exact_cost_and_errors_are_those_of_trials_and_a_filter_told_wrong_is_se
     told = vehicle_loop(noise.with_std(0.9 * float(noise.std[0])), P0=1.0)
     wrong = dataclasses.replace(told, data=dataclasses.replace(told.data, noise=noise))
     for one, claim in ((loop, loop), (wrong, told)):
-        response = one.simulate(trials=20_000, rng=0, **DRAWN)
+        response = one.simulate(trials=20_000, rng=0, **cases.DRAWN)
         states = np.asarray(response.states)
         error = (states[0] - states[2])[:, -1]  # before the reading
         squares = error**2
         spread = squares.std() / np.sqrt(len(squares))
         excess = squares.mean() - claim.prediction_covariance[-1, 0, 0]
         assert (abs(excess) < 4 * spread) == (one is loop)
-        exact = one.mean_square_error(**DRAWN)[0, -1]
+        exact = one.mean_square_error(**cases.DRAWN)[0, -1]
         squares = states[0, :, -1] ** 2
         spread = squares.std() / np.sqrt(len(squares))
         assert abs(squares.mean() - exact) < 4 * spread
@@ -459,7 +457,7 @@ def test_margins_hold_jointly_over_the_run(kind):
     loop = pc.private_lqg(plant, 1, 1, 0.01, 0.1, noise_of(kind, plant, 30), P0=1)
     direction = np.array([1.0, -0.5, 0.2])
     margins = loop.margins(direction, probability=0.1)
-    states = np.asarray(loop.simulate(trials=20_000, rng=2, **DRAWN).states)
+    states = np.asarray(loop.simulate(trials=20_000, rng=2, **cases.DRAWN).states)
     errors = np.abs(np.tensordot(direction, states[:3] - states[3:6], 1))
     assert (errors > margins).any(axis=1).mean() <= 0.1
     assert (errors > 0.6 * margins).any(axis=1).mean() > 0.1
@@ -485,7 +483,7 @@ def small_request(seed, states, horizon, outputs=1):
 
 
 def whole_cost(loop):
-    cost = loop.cost(**DRAWN)
+    cost = loop.cost(**cases.DRAWN)
     return cost.total + cost.terminal
 
 
@@ -559,7 +557,7 @@ def test_no_bound_of_the_cost_is_below_that_of_a_loop_without_noise():
         max_std=np.inf,
     )
     loop = pc.private_lqg(plant, 1, 1, 0.01, 0.1, noise, P0=1)
-    quiet = loop.with_noise(None).cost(noise.timepts, **DRAWN)
+    quiet = loop.with_noise(None).cost(noise.timepts, **cases.DRAWN)
     found = loop.optimality
     assert found.lower_bound >= (quiet.total + quiet.terminal) * (1 - 1e-12)
     assert found.excess >= 0
@@ -764,7 +762,7 @@ def test_turns_end_near_the_certified_optimum_of_a_disturbance(options):
     optimality = loop.optimality
     assert 0 <= optimality.gap < 3e-3
     assert loop.guarantee.satisfies(loop.noise.request.budget)
-    cost = loop.cost(**DRAWN)
+    cost = loop.cost(**cases.DRAWN)
     assert optimality.cost == pytest.approx(cost.total + cost.terminal, rel=1e-12)
 
 

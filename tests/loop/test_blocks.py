@@ -2,8 +2,6 @@
 
 import itertools
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 
@@ -11,6 +9,7 @@ import control as ct
 import numpy as np
 import pytest
 import scipy.stats
+from gateway_cases import published_in_two_runs
 from scipy.optimize import approx_fprime, differential_evolution
 from twins import (
     ANY_TIME,
@@ -388,7 +387,7 @@ def test_exact_entries_have_the_law_of_blocks():
     assert scipy.stats.spearmanr(plane, line).pvalue > 1e-4
 
 
-def test_files_gateways_and_audits_take_blocks(tmp_path):
+def test_files_gateways_and_audits_take_blocks(tmp_path, capsys):
     loop = turning()
     noise = loop.noise
     noise.save(tmp_path / "noise.json")
@@ -396,21 +395,10 @@ def test_files_gateways_and_audits_take_blocks(tmp_path):
     loop.save(tmp_path / "loop.json")
     assert pc.load(tmp_path / "loop.json") == loop
     files = [str(tmp_path / f"{name}.json") for name in ("noise", "loop")]
-    run = subprocess.run(
-        [sys.executable, "-m", "privcontrol.verify", *files],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout
-    assert run.stdout.count(": holds") == 2
-    y = np.zeros(3)
+    assert verify.main(files) == 0
+    assert capsys.readouterr().out.count(": holds") == 2
     with pytest.warns(pc.PrivacyWarning, match="resolution"):
-        gateway = pc.Gateway(noise, path=tmp_path / "state.json", resolution=1e-3)
-    with gateway:
-        published = [gateway.publish(y) for _ in range(2)]
-    with pc.Gateway.resume(tmp_path / "state.json") as gateway:
-        published.append(gateway.publish(y, index=2))
+        published = published_in_two_runs(noise, tmp_path / "state.json")
     assert np.isfinite(published).all()
     assert np.abs(np.diff(published, axis=0)).max() > 1e-3
     found = audit(noise.design.mechanism, ANY_TIME, trials=20_000, rng=0)

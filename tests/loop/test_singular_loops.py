@@ -213,16 +213,20 @@ def test_no_other_noise_costs_less_than_the_bound_of_a_singular_loop(seed):
     assert min(costs) >= lower * (1 - 1e-9)
 
 
-def test_a_run_asks_for_no_filter_in_steady_state():
-    """A mode on the unit circle that nothing excites has none: 38 of 293 random loops."""
-    plant = ct.ss(np.diag([1.0, 0.5]), np.eye(2), [[1, 1]], 0, 1.0, states=["a", "b"])
-    noise = pc.design_output_noise(
+def of_second_state(plant):
+    return pc.design_output_noise(
         plant,
         horizon=10,
         adjacency=pc.StateAdjacency({"b": 1.0}, times=0),
         budget=singular_loops.BUDGET,
         models="exact",
     )
+
+
+def test_a_run_asks_for_no_filter_in_steady_state():
+    """A mode on the unit circle that nothing excites has none: 38 of 293 random loops."""
+    plant = ct.ss(np.diag([1.0, 0.5]), np.eye(2), [[1, 1]], 0, 1.0, states=["a", "b"])
+    noise = of_second_state(plant)
     loop = pc.private_lqg(plant, 1, 1, [0, 1], 0.1, noise, P0=1, terminal=0)
     assert 0 <= loop.optimality.gap < 1e-6
 
@@ -335,13 +339,7 @@ def test_a_horizon_is_one_of_a_run_without_noise_and_with_a_prior():
 
 def test_a_run_needs_no_stabilising_gain_and_the_error_says_so():
     plant = ct.ss(np.diag([1.0, 0.5]), [[0], [1]], [[1, 1]], 0, 1.0, states=["a", "b"])
-    noise = pc.design_output_noise(
-        plant,
-        horizon=10,
-        adjacency=pc.StateAdjacency({"b": 1.0}, times=0),
-        budget=singular_loops.BUDGET,
-        models="exact",
-    )
+    noise = of_second_state(plant)
     given = {"noise": noise, "P0": 1}
     with pytest.raises(ValueError, match="do not reach the mode .* pass terminal=0"):
         pc.private_lqg(plant, 1, 1, 0.1, 0.1, **given)

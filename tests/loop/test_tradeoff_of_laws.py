@@ -1,5 +1,6 @@
 """Laws side by side in a trade-off and among the ways to hide a secret."""
 
+import cases
 import numpy as np
 import pytest
 
@@ -7,13 +8,6 @@ import privcontrol as pc
 
 VEHICLE = pc.plants.vehicle()
 POSITION = pc.StateAdjacency({"position": 1.0})
-LOOP = {
-    "Q": np.diag([1, 0.1]),
-    "R": 0.1,
-    "QN": np.diag([1e-4, 1e-3]),
-    "RN": 0.01,
-    "P0": np.diag([4.0, 1.0]),
-}
 LAWS = ("trace", "ball", "truncated", "auto")
 
 
@@ -21,7 +15,7 @@ LAWS = ("trace", "ball", "truncated", "auto")
 def curve():
     return pc.tradeoff(
         VEHICLE,
-        **LOOP,
+        **cases.RUN,
         horizon=60,
         delta=1e-2,
         epsilons=[0.3, 1.0, 3.0],
