@@ -153,8 +153,10 @@ def delta_bounds(epsilon, shifts, y=0.0, points=1 << 14):
 
     Each loss is rounded down and up to a grid, and the laws are convolved one after the other.
     """
-    moves = np.atleast_2d(np.abs(shifts))
+    moves = np.sort(np.atleast_2d(np.abs(shifts)), axis=1)
     parts = np.broadcast_to(y, len(moves))
+    different = np.unique(np.column_stack([moves, parts]), axis=0)
+    moves, parts = different[:, :-1], different[:, -1]
     each = [
         [_convolved(epsilon, move[move > 0], part, points, up) for up in (False, True)]
         for move, part in zip(moves, parts)

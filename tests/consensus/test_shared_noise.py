@@ -128,9 +128,9 @@ def test_guarantees_are_those_of_all_that_is_seen():
     check_against_all_that_is_seen(range(6), 2, KINDS)
 
 
-def test_guarantees_of_25_graphs_are_those_of_all_that_is_seen():
+def test_guarantees_of_12_graphs_are_those_of_all_that_is_seen():
     """The same on 200 graphs: tests/stress/graphs_with_shared_noise.py."""
-    check_against_all_that_is_seen(range(100, 125), 3)
+    check_against_all_that_is_seen(range(100, 112), 3)
 
 
 @pytest.mark.parametrize("ratio", [1e2, 1e5, 1e8])
@@ -304,7 +304,7 @@ def test_bounds_of_large_networks_hold_and_are_not_called_exact(kind, monkeypatc
         return np.array([guarantee.gdp for guarantee in found])
 
     cases = []
-    for seed in range(12):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         nodes = int(rng.integers(4, 12))
         graph = connected_graph(rng, nodes, 0.6)

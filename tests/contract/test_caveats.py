@@ -114,9 +114,23 @@ def through(plant, samples: int) -> list[ct.StateSpace]:
     return (plants * samples)[:samples]
 
 
+@cache
+def impulse(plant: ct.StateSpace, name: str, samples: int) -> NDArray:
+    """Outputs (T, p) of a plant at rest that one enters at once, by its recursion."""
+    outputs = moves.run(
+        [plant] * samples, np.zeros(plant.nstates), {0: moves._entry(plant, name)}
+    )
+    return outputs.reshape(samples, -1)
+
+
 def forced(plant, name: str, signal) -> NDArray:
-    """Outputs (T p,) of a plant at rest that a signal (T,) enters, by its recursion."""
-    plants = through(plant, len(signal))
+    """Outputs (T p,) of a plant at rest that a signal (T,) enters."""
+    samples = len(signal)
+    if not isinstance(plant, list):
+        each = impulse(plant, name, samples).T
+        sums = [np.convolve(signal, column)[:samples] for column in each]
+        return np.transpose(sums).ravel()
+    plants = through(plant, samples)
     entering = {}
     for t, value in enumerate(signal):
         into, past = moves._entry(plants[t], name)
@@ -657,15 +671,20 @@ def power_of_laplace(shifts: NDArray) -> float:
 
 
 @cache
-def designed(name: str) -> tuple[pc.OutputNoise, dict[str, float]]:
-    """The design of a case, and the largest detection of each kind of move outside."""
+def designed(name: str) -> pc.OutputNoise:
+    """The noise of a case."""
+    return CASES[name].design()
+
+
+@cache
+def detections(name: str) -> dict[str, float]:
+    """The largest detection of each kind of move outside a case."""
     case = CASES[name]
-    noise = case.design()
-    detects = Detector.of(noise, case.samples)
+    detects = Detector.of(designed(name), case.samples)
     drawn: dict[str, list[NDArray]] = {}
     for kind, move in case.outside(case.samples):
         drawn.setdefault(kind, []).append(move)
-    return noise, {kind: detects(changes) for kind, changes in drawn.items()}
+    return {kind: detects(changes) for kind, changes in drawn.items()}
 
 
 def clauses_of(text: str) -> list[str]:
@@ -678,13 +697,12 @@ def clauses_of(text: str) -> list[str]:
 
 def unnamed(name: str, clauses: list[str]) -> list[str]:
     """Kinds of moves that are detected and that no clause names."""
-    noise, worst = designed(name)
-    promised = noise.guarantee.detection(ALARMS)
+    promised = designed(name).guarantee.detection(ALARMS)
     most = ALARMS + 2 * (promised - ALARMS)
     text = "; ".join(clauses)
     return [
         f"{kind}: {100 * found:.1f} %"
-        for kind, found in worst.items()
+        for kind, found in detections(name).items()
         if found > most and not re.search(NAMES[kind], text)
     ]
 
@@ -692,7 +710,7 @@ def unnamed(name: str, clauses: list[str]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_detected_is_named(name):
-    noise, _ = designed(name)
+    noise = designed(name)
     assert unnamed(name, clauses_of(noise.guarantee.explain())) == []
 
 
@@ -728,7 +746,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_clause_that_is_left_out_is_missed(name):
-    noise, _ = designed(name)
+    noise = designed(name)
     clauses = clauses_of(noise.guarantee.explain())
     for words in NEEDED[name]:
         kept = [clause for clause in clauses if not clause.startswith(words)]
@@ -740,7 +758,7 @@ def test_a_clause_that_is_left_out_is_missed(name):
     "name", ["level, endless", "one sample", "level, floor", "any shape", "either"]
 )
 def test_the_short_text_names_repetition_and_longer_changes(name):
-    noise, _ = designed(name)
+    noise = designed(name)
     line = str(noise.guarantee).splitlines()[-1]
     named = line.removeprefix("Not hidden: ").split("; ")
     assert re.match(NAMES["repeated"] + "|a change that repeats", named[0])
@@ -749,7 +767,7 @@ def test_the_short_text_names_repetition_and_longer_changes(name):
 
 @pytest.mark.parametrize("name", ["moved, endless", "which", "moved level"])
 def test_the_short_text_says_that_the_event_itself_shows(name):
-    noise, _ = designed(name)
+    noise = designed(name)
     line = str(noise.guarantee).splitlines()[-1]
     assert line.split("; ")[1] == "that it happens"
 
@@ -808,7 +826,7 @@ def truncated_promises() -> Iterator[tuple[str, pc.PrivacyGuarantee]]:
         pc.private_consensus(graph, table.BUDGET, radius=1.0, **law).guarantee,
     )
     for name in ("state, truncated", "any shape, bound", "state, bound"):
-        yield name, designed(name)[0].guarantee
+        yield name, designed(name).guarantee
 
 
 def test_noise_that_ends_says_that_a_value_may_exclude_the_secret():
@@ -817,7 +835,7 @@ def test_noise_that_ends_says_that_a_value_may_exclude_the_secret():
         (said,) = [c for c in clauses_of(guarantee.explain()) if "another one" in c]
         share = float(re.search(r"up to (\S+),", said)[1])
         assert guarantee.loss.failure <= share <= 1e-2 * (1 + 1e-3), name
-    noise, _ = designed("state, truncated")
+    noise = designed("state, truncated")
     draws, radius = radial_draws(noise, noise.factor.shape[1])
     # all of the pair's delta lies beyond the radius, at this epsilon or above
     size = noise.guarantee.loss.rows[0].radial[0][0][0]
@@ -825,5 +843,5 @@ def test_noise_that_ends_says_that_a_value_may_exclude_the_secret():
     assert np.mean(moved > radius) == pytest.approx(
         noise.guarantee.loss.failure, rel=0.1
     )
-    plain, _ = designed("state")
+    plain = designed("state")
     assert "another one" not in plain.guarantee.explain()

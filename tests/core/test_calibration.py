@@ -107,7 +107,7 @@ def ball_error(epsilon, delta, y):
 
 def test_roots_are_below_the_truth_by_8_to_32_unit_roundoffs():
     """The rounding errors alone stay below 12, and 20 are subtracted."""
-    epsilon, delta = random_budgets(8000, seed=1)
+    epsilon, delta = random_budgets(3000, seed=1)
     together = kappa_inverse(epsilon, delta)
     for e, d, y in zip(epsilon.tolist(), delta.tolist(), together.tolist()):
         assert -32 < ball_error(e, d, y) < -8, (e, d)
@@ -117,7 +117,7 @@ def test_roots_are_below_the_truth_by_8_to_32_unit_roundoffs():
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5, 0.3, 1.5, 50.0, 1e4])
 def test_delta_is_one_where_almost_nothing_is_hidden(epsilon):
     """Also where phi(u) is denormal or underflows: u = epsilon/y - y/2 from -36 to -45."""
-    u = -np.linspace(36, 45, 400)
+    u = -np.linspace(36, 45, 145)
     y = -u + np.sqrt(u**2 + 2 * epsilon)
     assert (kappa(epsilon, y) == 1).all()
     assert (kappa_upper(epsilon, y) == 1).all()
@@ -141,7 +141,7 @@ def test_std_against_mpmath_on_the_grid():
 
 
 def test_inverse_evaluated_back_never_exceeds_delta():
-    epsilon, delta = random_budgets(40_000, seed=1)
+    epsilon, delta = random_budgets(16_000, seed=1)
     y = kappa_inverse(epsilon, delta)
     assert (kappa(epsilon, y) <= delta).all()
     assert (kappa(epsilon, y * (1 + 60 * UNIT)) >= delta * (1 - 4 * UNIT)).all()
@@ -149,7 +149,7 @@ def test_inverse_evaluated_back_never_exceeds_delta():
 
 def test_numbers_and_arrays_agree():
     """The array iterates until its hardest entry converges, a number stops as soon as it may."""
-    epsilon, delta = random_budgets(40_000, seed=2)
+    epsilon, delta = random_budgets(12_000, seed=2)
     together = kappa_inverse(epsilon, delta)
     alone = np.array(
         [kappa_inverse(e, d) for e, d in zip(epsilon.tolist(), delta.tolist())]
@@ -269,7 +269,7 @@ def test_std_is_proportional_to_the_sensitivity_and_broadcasts():
 
 @pytest.mark.parametrize("method", ["analytic", "lenypappas", "classical"])
 def test_every_method_grants_at_most_the_exact_y(method):
-    epsilon, delta = np.geomspace(1e-4, 1, 30)[:, None], np.geomspace(1e-12, 0.4, 30)
+    epsilon, delta = np.geomspace(1e-4, 1, 20)[:, None], np.geomspace(1e-12, 0.4, 20)
     y = 1 / gaussian_std(epsilon, delta, method=method)
     assert (kappa_upper(epsilon, y * (1 - 40 * UNIT)) <= delta).all()
 

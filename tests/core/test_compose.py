@@ -224,7 +224,9 @@ def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
         assert t @ pure <= joint.epsilon(0.0) * (1 + 1e-14)
         shifts = np.concatenate([a * row for a, row in zip(t, rows)])
         for epsilon in (0.0, 0.2, 0.5):
-            assert delta_bounds(epsilon, shifts)[0] <= joint.delta(epsilon)
+            assert delta_bounds(epsilon, shifts, points=1 << 12)[0] <= joint.delta(
+                epsilon
+            )
 
 
 def test_parallel_black_boxes_keep_the_papers_sum_and_mixed_chunks_are_bounded():
