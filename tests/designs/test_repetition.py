@@ -5,6 +5,7 @@ import itertools
 import json
 import pickle
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import control as ct
@@ -18,7 +19,9 @@ from privcontrol.core import PrivacyGuarantee
 from privcontrol.noise._patterns import largest_pattern
 from privcontrol.noise._varying import Fading
 from privcontrol.noise.repetition import ChangesOfRegion, ChangesOfRun
+from privcontrol.noise.shift import certified_shift
 from privcontrol.privacy.repetition import growth_of_run
+from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_offices.py"
@@ -406,6 +409,22 @@ def test_levels_that_repeat_bound_changes_of_any_shape_that_do(poles):
             largest = max(largest, np.linalg.norm(total))
     assert largest <= claimed * (1 + 1e-9)
     assert largest >= (0.3 if models else 0.6) * claimed
+
+
+@pytest.mark.parametrize("horizon", [np.inf, 40])
+@pytest.mark.parametrize("options", [{}, {"floor": 0.5}, {"family": "iid-gaussian"}])
+def test_several_changes_claim_no_less_than_their_growth_of_one(horizon, options):
+    """So all of them at once show at most `Change.times_one` of what is claimed."""
+    one = pc.DisturbanceAdjacency({"w": 1.0}, duration=3, shape="level")
+    four = replace(one, events=4, separation=6)
+    noise = designed(lag(0.9), four, horizon, **options)
+    promise = noise.guarantee
+    alone = certified_shift(noise.parts, one, [Plant.of(lag(0.9))], horizon).value
+    growth = promise.correlations.growth(4, 6)
+    assert promise.gdp >= growth * alone * (1 - 4e-9)  # as much as sums are rounded by
+    times = promise.scope.change.times_one(promise.correlations)
+    assert 4 * alone <= times * promise.gdp
+    assert times < 3
 
 
 @pytest.mark.parametrize("horizon", [np.inf, 40])
