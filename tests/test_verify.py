@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
+from stress import random_files
 from verified_cases import design, first_design
 
 import privcontrol as pc
@@ -146,6 +147,12 @@ def test_files_of_random_designs_hold(kind, path):
     assert report["status"] == 0, report
     found = size_of(report)
     assert 0.99 < float(report[found]) / float(report["claimed " + found]) < 1 + 1e-9
+
+
+@pytest.mark.parametrize("seed", [1, 16, 29, 32, 34, 43, 52])
+def test_a_file_of_a_random_request_is_read_as_it_was_and_holds(seed, path):
+    """Any number of requests: tests/stress/random_files.py."""
+    assert random_files.answer(seed, path) == "holds"
 
 
 @pytest.mark.slow
