@@ -18,6 +18,7 @@ import matplotlib
 import numpy as np
 import pytest
 from consensus.networks import TEN_AGENTS, TEN_VALUES
+from repeats import few
 
 import privcontrol as pc
 
@@ -175,7 +176,7 @@ def test_equal_guarantees_and_ours_costs_least():
             assert entry.guarantee.gdp <= BUDGET.shift()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(range(20), of=5))
 def test_the_two_block_filter_on_random_problems(seed):
     """Its program finds the best static D; the exact calibration of it costs less.
 

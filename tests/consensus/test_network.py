@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 from consensus.networks import TEN_AGENTS, large_graph, random_graph
+from repeats import few
 
 from privcontrol.consensus import network as network_module, read_network
 from privcontrol.plants import ten_agent_graph
@@ -73,7 +74,7 @@ def test_degree_weights_need_no_weights_and_follow_their_formula(weights):
     assert (np.diag(matrix) > 0).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(range(5), of=2))
 def test_rate_is_the_second_largest_modulus_densely_and_by_lanczos(seed, monkeypatch):
     network = read_network(random_graph(60, seed), weights="metropolis")
     modulus = np.sort(np.abs(np.linalg.eigvals(network.iteration.toarray())))[-2]
@@ -145,7 +146,7 @@ def test_each_unfit_graph_has_its_own_error(graph, options, message):
         read_network(graph, **options)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(range(40), of=8))
 def test_what_is_accepted_converges_and_what_is_refused_does_not(seed):
     """Small graphs with row sums at and around 1, against the dense spectrum."""
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.stats
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import (
@@ -118,7 +119,7 @@ def test_attacked_laplace_runs_never_tell_more_than_epsilon():
     assert max(wrong) > 1.05
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(range(10), of=3))
 def test_a_run_without_choices_spends_what_its_stack_costs(seed):
     """The stacked mechanism on the manifold, what offsets arrived."""
     rng = np.random.default_rng(seed)

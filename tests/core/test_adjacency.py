@@ -7,6 +7,7 @@ from itertools import combinations
 import cases
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import BallAdjacency, ManifoldAdjacency
@@ -51,7 +52,7 @@ def definition_4(D, radii):
     return {line: float(size) for line, size in worst.items()}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", few(range(60), of=8))
 def test_circuits_are_definition_4_by_brute_force(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 7))
@@ -216,7 +217,7 @@ def test_enumeration_out_of_reach_states_the_count_and_offers_ways_out():
         pc.design_gaussian(query, adjacency, cases.BUDGET)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), of=3))
 def test_balls_have_the_sensitivity_of_their_worst_point(seed):
     rng = np.random.default_rng(seed)
     D, F = rng.normal(size=(2, 5)), rng.normal(size=(3, 5))

@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from flint import ctx
+from repeats import few
 
 from privcontrol.core import LinearQuery
 from privcontrol.numerics import balls
@@ -31,7 +32,7 @@ def test_rational_is_the_double_itself(value):
     assert as_fraction(balls.rational_matrix([[value]])[0, 0]) == Fraction(value)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(range(20), of=5))
 def test_enclosures_contain_the_exact_product(seed):
     rng = np.random.default_rng(seed)
     spread = 10.0 ** rng.uniform(-60, 60, (4, 3))
@@ -98,7 +99,7 @@ def test_the_norm_of_balls_around_zero_is_that_of_their_ends():
     assert 5.0 <= balls.upper_float(bound) <= 5.0 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=3))
 def test_definiteness_is_proven_exactly_when_it_holds(seed):
     """Integer Gram matrices, shifted by their exact smallest eigenvalue up or down."""
     rng = np.random.default_rng(seed)
@@ -121,7 +122,7 @@ def test_an_indefinite_matrix_within_the_radii_is_not_proven():
     assert balls.is_positive_definite(narrow)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=3))
 def test_what_rounding_lets_a_factorisation_pass_is_not_proven(seed):
     """Gram matrices of lower rank, which doubles factorise now and then, less 1e-18."""
     factor = np.random.default_rng(seed).integers(-9, 10, (6, 5)) / 3

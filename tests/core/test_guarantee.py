@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from oracles import delta_bounds
+from repeats import few
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -246,7 +247,7 @@ def test_repeating_a_release_is_adding_it(loss, count):
 # --- Laplace --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), of=3))
 def test_laplace_releases_compose_move_by_move(seed):
     rng = np.random.default_rng(seed)
     first, second = rng.exponential(0.4, (2, 3, 6)) * rng.integers(0, 2, (2, 3, 6))
@@ -325,7 +326,7 @@ def test_many_moves_and_many_releases_stay_bounded_and_on_the_safe_side():
     assert some.epsilon(1e-6) < more.epsilon(1e-6) < 1.02 * some.epsilon(1e-6)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_moves_in_the_hull_cost_no_more_than_its_corners(seed):
     rng = np.random.default_rng(seed)
     corners = rng.standard_normal((3, 4)) * rng.integers(0, 2, (3, 4)) * 0.8 + 0.01
@@ -340,7 +341,7 @@ def test_moves_in_the_hull_cost_no_more_than_its_corners(seed):
         assert one.rdp(4.0) <= g.rdp(4.0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(range(10), of=3))
 def test_one_coordinate_bounds_every_product_of_the_same_pure_epsilon(seed):
     shifts = np.random.default_rng(seed).exponential(0.5, 4)
     total = shifts.sum()

@@ -14,6 +14,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from oracles import delta_bounds
+from repeats import few
 from scipy.integrate import quad
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
@@ -173,7 +174,7 @@ def test_unequal_shifts_match_quadrature(shifts, y):
         )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=3))
 def test_every_product_is_between_the_bounds_of_a_convolution(seed):
     rng = np.random.default_rng(seed)
     shifts = rng.exponential(rng.choice([0.05, 0.5, 3.0]), rng.integers(1, 8))
@@ -324,7 +325,7 @@ def test_gdp_of_a_response_covers_its_corner_and_that_of_tiny_ones():
             assert mp.ncdf(mu * (1 - mp.mpf(1e-11)) / 2 - 2e-14) < odds / (1 + odds)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_gdp_covers_products_and_never_exceeds_that_of_their_pure_epsilon(seed):
     rng = np.random.default_rng(seed)
     shifts, y = rng.exponential(0.7, rng.integers(1, 6)), rng.choice([0.0, 0.5])
@@ -479,7 +480,7 @@ def test_gdp_of_many_moves_is_that_of_the_worst():
 # --- without dp-accounting ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), of=3))
 def test_without_the_distributions_closed_forms_bound_the_same_curve(seed, bare):
     rng = np.random.default_rng(seed)
     shifts, y = rng.exponential(0.4, rng.integers(2, 7)), rng.choice([0.0, 0.3, 0.9])

@@ -12,6 +12,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
+from repeats import few
 
 import privcontrol as pc
 
@@ -185,7 +186,7 @@ def test_noise_is_reproducible_and_prefix_stable():
         noise.sample(rng=np.random.RandomState(0))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(range(30), of=5))
 def test_guarantee_is_the_dense_shift(seed):
     rng = np.random.default_rng(seed)
     m, k = int(rng.integers(2, 8)), int(rng.integers(1, 5))
@@ -262,7 +263,7 @@ def test_guarantees_of_core_say_what_is_not_hidden_and_what_they_rest_on():
     assert "published exactly" not in white.guarantee.sentence
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(range(10), of=4))
 def test_entries_named_as_published_exactly_are_those_that_releases_determine(seed):
     """The null space of what the noise never touches: an entry on which all its vectors vanish is determined."""
     rng = np.random.default_rng(seed)
@@ -336,7 +337,7 @@ def test_release_is_query_plus_noise_on_the_manifold_only():
         assert "41.12" not in str(caught.value)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(range(30), of=5))
 def test_a_projected_point_is_the_nearest_on_the_manifold_whatever_the_units(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 9))
@@ -482,7 +483,7 @@ def test_releases_are_padded_in_every_noisy_entry(family):
     assert pc.Mechanism(pc.LinearQuery(np.eye(2)), family([1.0, 2.0])).padding is None
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_designed_noise_hides_every_move_in_exact_arithmetic(seed):
     """Factors of fewer columns than rows: the doubles as returned, in sixty digits."""
     rng = np.random.default_rng(seed)

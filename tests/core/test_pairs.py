@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from repeats import few
 
 from privcontrol.numerics import pairs
 from privcontrol.numerics.balls import (
@@ -38,7 +39,7 @@ def encloses(found, exact):
             assert high == high + low
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", few(range(30), of=5))
 def test_products_enclose_the_exact_ones(seed, monkeypatch):
     rng = np.random.default_rng(seed)
     rows, inner, columns = rng.integers(1, 7, 3)
@@ -52,7 +53,7 @@ def test_products_enclose_the_exact_ones(seed, monkeypatch):
     encloses(left @ right, exact)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(range(10), of=3))
 def test_scaled_columns_and_upper_bounds_enclose_the_exact_ones(seed):
     rng = np.random.default_rng(seed)
     some, exact = drawn(rng, (3, 5))

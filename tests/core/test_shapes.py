@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from flint import fmpq, fmpq_mat
+from repeats import few
 
 from privcontrol.core import UncertifiableError, noise as families
 from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
@@ -88,7 +89,7 @@ def rotation(rng, size):
     return np.linalg.qr(rng.standard_normal((size, size)))[0]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=6))
 def test_agrees_with_clarabel(seed):
     rng = np.random.default_rng(seed)
     size = 1 + seed % 6
@@ -101,7 +102,7 @@ def test_agrees_with_clarabel(seed):
     assert found.cost == pytest.approx(oracle(points, weight_factor), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_certificate_is_true_in_exact_arithmetic(seed):
     rng = np.random.default_rng(100 + seed)
     size = 2 + seed
@@ -181,7 +182,7 @@ def test_units_change_nothing(scale):
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), of=2))
 def test_change_of_coordinates_changes_no_cost(seed):
     """x -> T x with W -> T^{-T} W T^{-1} is the same problem, also for T with entries from 1 to 10^12."""
     rng = np.random.default_rng(seed)
@@ -330,7 +331,7 @@ def test_rounding_error_bound_covers_the_true_error(spread):
     assert (error > 1e-4 * allowed).any()  # and is not idle
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(range(5), of=2))
 def test_any_weights_bound_the_cost_of_any_feasible_factor(seed):
     rng = np.random.default_rng(seed)
     points, weight_factor = rng.standard_normal((4, 25)), rng.standard_normal((4, 5))

@@ -7,6 +7,7 @@ import control as ct
 import numpy as np
 import pytest
 import scipy.linalg
+from repeats import few
 
 import privcontrol as pc
 from privcontrol import verify
@@ -65,7 +66,7 @@ def largest_of_all_signs(whitened, duration, together):
     return largest
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=3))
 def test_no_signs_of_a_run_show_more_and_some_show_as_much(seed):
     rng = np.random.default_rng(seed)
     states, outputs, inputs = (int(rng.integers(1, most)) for most in (4, 3, 3))
@@ -132,7 +133,7 @@ def test_weights_bound_only_what_they_exceed_by_more_than_its_errors():
     assert not windows._is_above(least * (1 + 1e-9), gram, 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), of=2))
 def test_the_dual_is_above_the_exact_maximum(seed):
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(11, 11))
@@ -144,13 +145,16 @@ def test_the_dual_is_above_the_exact_maximum(seed):
 
 @pytest.mark.parametrize(
     "duration, low, high",
-    [
-        (1, 2.10785, 2.10785),
-        (4, 15.73, 15.75),
-        (12, 60.57, 60.63),
-        (24, 125.91, 126.0),
-        (96, 505.26, 505.7),
-    ],
+    few(
+        [
+            (1, 2.10785, 2.10785),
+            (12, 60.57, 60.63),
+            (4, 15.73, 15.75),
+            (24, 125.91, 126.0),
+            (96, 505.26, 505.7),
+        ],
+        of=2,
+    ),
 )
 def test_the_variance_for_a_lag_is_that_of_the_theory(duration, low, high):
     noise = designed(lag(0.9), change(duration))
@@ -241,6 +245,7 @@ def test_a_floor_counts():
     assert beside.parts[-1].white[0] == 0.5
 
 
+@pytest.mark.slow
 def test_windows_that_overlap_beside_a_floor_come_near_the_bound():
     """Each spectrum of the search leaves other signs; the mean of all leaves less."""
     A = np.array(

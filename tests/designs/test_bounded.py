@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
+from repeats import few
 from scipy.special import erfinv
 
 import privcontrol as pc
@@ -110,10 +111,11 @@ def test_a_leak_is_rounded_up(move):
         assert slab_leak(3.0, move) <= float(exact) * (1 + 2e-9 + short)
 
 
-@pytest.mark.parametrize(
-    "radius, dimension", [(1.0, 2), (3.0, 2), (9.0, 3), (12.0, 100)]
-)
-@pytest.mark.parametrize("move", [1e-3, 0.4])
+BALLS = [(1.0, 2, 1e-3), (3.0, 2, 0.4), (9.0, 3, 0.4), (12.0, 100, 0.4)]
+BALLS += [(1.0, 2, 0.4), (3.0, 2, 1e-3), (9.0, 3, 1e-3), (12.0, 100, 1e-3)]
+
+
+@pytest.mark.parametrize("radius, dimension, move", few(BALLS, of=3))
 def test_the_leak_of_a_ball_is_an_integral_over_the_distance(radius, dimension, move):
     """By the chance of a direction at each distance from the centre, in 30 digits."""
     with mp.workdps(30):
@@ -321,6 +323,7 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
         room.walls_of_inputs(secret)
 
 
+@pytest.mark.slow
 def test_how_walls_are_chosen_and_counted():
     """The leak and the ball of one design: each number that they depend on changes them."""
     room, secret = moved_by(2, 3, 6.0, 6.0)
@@ -544,6 +547,7 @@ def test_independent_draws_add_their_leaks():
     assert both.loss.shift == pytest.approx(noise.guarantee.loss.shift * math.sqrt(2))
 
 
+@pytest.mark.slow
 def test_a_detector_that_sees_a_whole_feedback_loop_finds_no_more_than_is_claimed():
     """20,000 runs of a loop closed over what is published, with an event and without.
 
@@ -615,7 +619,7 @@ def test_ledgers_hold_rows_with_a_leak(tmp_path):
     assert again.spent.loss.failure == noise.leak
 
 
-@pytest.mark.parametrize("options", [{"life": 200}, {"horizon": 30}, {}])
+@pytest.mark.parametrize("options", few([{"life": 200}, {"horizon": 30}, {}], of=2))
 def test_files_keep_the_bound(tmp_path, options):
     noise = designed(bound={"y": (22.0, 22.0)}, **options)
     noise.save(tmp_path / "noise.json")
@@ -875,7 +879,7 @@ def cancelling(apart, samples, changes=math.inf):
     return part, Bound(np.array([10.0]), np.array([changes]), samples)
 
 
-@pytest.mark.parametrize("apart", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("apart", few([1e-6, 1e-3, 1e-9], of=1))
 @pytest.mark.parametrize("samples", [60, math.inf])
 @pytest.mark.parametrize("changes", [math.inf, 4.0])
 def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs import endless_design
@@ -152,7 +153,7 @@ def ascended(middle, slopes):
         corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(range(5), of=2))
 def test_orders_of_an_inverse_bound_all_that_the_box_does_to_it(seed):
     """At the corners: A^-1 E A^-1 by the first, and what is left of (A + E)^-1 by the rest."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs.realisation import _leading
@@ -62,7 +63,7 @@ def test_a_room_among_equal_ones_costs_what_it_costs_alone(count):
     assert together.std == pytest.approx(np.full(count, alone.std[0]), rel=5e-3)
 
 
-@pytest.mark.parametrize("copies", [2, 3])
+@pytest.mark.parametrize("copies", few([2, 3], of=1))
 def test_singular_values_of_copies_are_all_found(copies):
     """Of matrices too large to compute all of them."""
     places = np.arange(520 // copies)
@@ -91,7 +92,7 @@ def test_a_smaller_gap_never_gives_larger_noise():
     assert all(small <= large * 1.001 for large, small in pairwise(costs))
 
 
-@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize("order", few([1, 0, 2], of=2))
 def test_noise_of_low_order_is_never_dearer_than_independent_noise(order):
     """With one state it cost 5.1e5 where independent noise costs 1,247."""
     independent = design(chain(), PULSE, family="iid-gaussian")
@@ -142,7 +143,7 @@ def test_several_changes_far_above_their_bound_are_worth_a_warning(horizon):
     silent(rooms(1), secret, horizon, gap=10.0)
 
 
-@pytest.mark.parametrize("seed, floor", [(0, 3.0), (6, 0.69)])
+@pytest.mark.parametrize("seed, floor", few([(0, 3.0), (6, 0.69)], of=1))
 def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor):
     """Noise beside a floor of 3 cost 111.86 a sample, and beside a small one 115.96.
 

@@ -11,6 +11,7 @@ import mpmath as mp
 import numpy as np
 import oracles
 import pytest
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
@@ -31,7 +32,7 @@ def test_the_papers_vehicle_has_the_papers_noise_and_the_exact_one():
     )
 
 
-@pytest.mark.parametrize("radius", [0.7, 0.8, 0.95, 1.0, 1.1])
+@pytest.mark.parametrize("radius", few([0.7, 1.0, 1.1, 0.8, 0.95], of=3))
 @pytest.mark.parametrize("horizon", [3, 30, 300])
 def test_noise_of_a_mimo_plant_is_certified_in_many_digits_or_refused(radius, horizon):
     plant = cases.random_plant(int(1000 * radius) + horizon, states=5, radius=radius)
@@ -275,7 +276,7 @@ def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(time
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", few(range(20), of=5))
 @pytest.mark.parametrize("kind", ["iid", "correlated"])
 def test_structured_noise_disturbs_no_stable_loop_more_at_any_time(seed, kind):
     # the same guarantee, and an error covariance that is nowhere larger
@@ -550,7 +551,7 @@ def test_independent_laplace_noise_is_charged_sample_by_sample(secret, resolutio
 
 
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), of=2))
 @pytest.mark.parametrize("horizon", [1, 2, 7, 20])
 def test_a_sensitivity_is_the_largest_norm_of_a_window_of_the_response(
     seed, norm, horizon

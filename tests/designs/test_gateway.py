@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.noise import exact
@@ -292,7 +293,7 @@ def test_a_resumed_gateway_continues_the_same_noise(kind, path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *ENDLESS])
-@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("calls", few([3, 1], of=1))
 def test_a_clean_end_loses_no_sample_and_draws_none_twice(kind, calls, path):
     """A run for each reading lost every second one.
 
@@ -899,7 +900,7 @@ def test_a_resumed_gateway_knows_its_window(path):
         assert str(gateway.guarantee) == str(promise)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), of=3))
 def test_a_ledger_never_undercharges_declared_windows(seed):
     """Against the stacked query: what the ledger took covers all that was published."""
     rng = np.random.default_rng(seed)

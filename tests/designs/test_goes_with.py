@@ -10,6 +10,7 @@ from dataclasses import replace
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 from privcontrol import verify
@@ -113,7 +114,7 @@ WHEN = pc.DisturbanceAdjacency({"u": 1.0}, moved=3)
 WHICH = pc.DisturbanceAdjacency(1.0, which=True)
 
 
-@pytest.mark.parametrize("secret", [WHEN, WHICH])
+@pytest.mark.parametrize("secret", few([WHEN, WHICH], of=1))
 @pytest.mark.parametrize(
     "options",
     [

@@ -4,6 +4,7 @@ import control as ct
 import known_variation as kv
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 
@@ -91,7 +92,7 @@ def test_a_list_of_equal_plants_is_that_plant_bit_for_bit(case):
     assert (listed.process.responses == constant.process.responses).all()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few(range(10), of=3))
 def test_no_move_of_a_state_is_shifted_further_than_promised(seed):
     rng = np.random.default_rng(seed)
     horizon = int(rng.integers(2, 40))
@@ -111,7 +112,7 @@ def test_no_move_of_a_state_is_shifted_further_than_promised(seed):
     assert noise.design.gap < 1e-6
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 def test_no_change_of_a_signal_is_shifted_further_than_promised(seed):
     rng = np.random.default_rng(100 + seed)
     horizon = int(rng.integers(3, 25))

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from cases import BUDGET
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs import state_factor
@@ -32,7 +33,7 @@ def turning(seed):
     return Plant.of(plant), shape
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", few(range(50), of=8))
 def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
     plant, shape = turning(seed)
     secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})
@@ -75,7 +76,7 @@ def test_moves_that_all_stay_alike_have_the_bound_of_one():
     np.testing.assert_allclose(every.std, first.std, rtol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=4))
 def test_noise_for_long_runs_in_pairs_of_doubles_is_that_in_balls(seed, monkeypatch):
     plant, _ = turning(seed)
     secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})

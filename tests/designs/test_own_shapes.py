@@ -7,6 +7,7 @@ import control as ct
 import mpmath
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 
@@ -56,7 +57,7 @@ def exact_shift(plant, factor, times):
         return float(mpmath.sqrt(max(squares)))
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", few(range(50), of=8))
 def test_an_own_factor_has_the_guarantee_of_its_mechanism(seed):
     """Equal to 1e-12 on both sides, to what 60 digits give and to `Mechanism`.
 
@@ -109,7 +110,7 @@ def test_an_own_factor_for_laplace_noise_is_pure():
     assert noise.guarantee.satisfies(PURE)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few(range(5), of=2))
 def test_laplace_noise_of_any_shape_hides_a_ball(seed):
     """Of all directions of the ball, one in 20,000 that are looked at is the worst."""
     plant = cases.random_plant(seed, states=2, outputs=2)

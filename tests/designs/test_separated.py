@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from mpmath import mpf, sqrt, workdps
+from repeats import few
 
 import privcontrol as pc
 
@@ -107,7 +108,7 @@ def test_white_noise_on_a_lag_has_the_shift_of_the_closed_form(
         assert exact <= found <= exact * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=2))
 @pytest.mark.parametrize("length", [1, 2])
 def test_no_placement_of_changes_of_two_inputs_exceeds_the_claim(seed, length):
     """Three changes, each at an input and a sample of its own, of which two may be at once."""
@@ -187,7 +188,7 @@ def worst_of_placements(left, events, separation, rng, count):
     return worst
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(range(40), of=8))
 def test_no_placement_exceeds_the_claim_and_some_come_close(seed):
     """Over 40 plants 1,000 placements each: one signal or two, white noise or designed."""
     rng = np.random.default_rng(seed)
@@ -240,7 +241,7 @@ def horizon_shifts(noise, plant, secret, rng, count=1000):
         yield math.sqrt(move @ inverse @ move)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", few(range(12), of=4))
 def test_no_placement_exceeds_the_claim_over_a_horizon(seed):
     rng = np.random.default_rng(seed)
     plant = random_plant(rng, inputs=1 + seed % 2, outputs=1)

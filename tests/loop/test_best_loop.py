@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.stats
+from repeats import few
 
 import privcontrol as pc
 
@@ -487,7 +488,7 @@ def whole_cost(loop):
     return cost.total + cost.terminal
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", few(range(6), of=3))
 def test_a_codesign_never_costs_more_however_far_apart_the_moves_are(seed):
     """Modes that contract make moves of later samples up to 1e11 times as large."""
     rng = np.random.default_rng(seed)
@@ -704,7 +705,7 @@ def test_a_wrong_prior_claims_what_does_not_hold(P0, true):
 # -- never worse ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", few(range(8), of=3))
 def test_a_right_prior_never_costs_more_than_other_loops(seed):
     """Cost and terminal term, beside those of the papers' observer and of no control."""
     rng = np.random.default_rng(seed)
