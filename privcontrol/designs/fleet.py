@@ -467,8 +467,10 @@ class _Modes(ByContent):
     def _spectrum_of(self, system: LinearSystem) -> NDArray:
         """Return |M|^2 (N/2 + 1,), as a sum over its poles: an estimate where two meet."""
         poles, vectors = np.linalg.eig(system.A)
-        sizes = (system.C @ vectors)[0] * np.linalg.solve(vectors, system.B)[:, 0]
-        response = system.D[0, 0] + (1 / (self.grid.points[:, None] - poles)) @ sizes
+        read = (system.C @ vectors)[0]
+        entered = np.linalg.solve(vectors, system.B)[:, 0]
+        fractions = 1 / (self.grid.points[:, None] - poles)
+        response = system.D[0, 0] + fractions @ (read * entered)
         return np.abs(response) ** 2
 
     def _realised(self, place: int, spectrum: NDArray, added: float) -> LinearSystem:

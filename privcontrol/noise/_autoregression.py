@@ -250,10 +250,13 @@ def _beyond(noise: Autoregression, response: WhitenedResponse, reach: int) -> fl
     A, b, _, d = response.system.matrices
     order = len(noise.coefficients)
     state = Powers(A).times(max(reach - order - 1, 0), b)
-    left = (state.transpose() * response.gramian * state)[0, 0]
+    later = (state.transpose() * response.gramian * state)[0, 0]
     energy = (b.transpose() * response.gramian * b + d.transpose() * d)[0, 0]
-    taps = sum((Ball(abs(value)) for value in noise.coefficients.tolist()), Ball(1))
-    bound = (left.abs_upper() * energy.abs_upper()).sqrt() * (taps / noise.std) ** 2
+    of_plant = (later.abs_upper() * energy.abs_upper()).sqrt()
+    taps = Ball(1)
+    for value in noise.coefficients.tolist():
+        taps += Ball(abs(value))
+    bound = of_plant * (taps / noise.std) ** 2
     return upper_float(bound) if bound.is_finite() else math.inf
 
 

@@ -651,9 +651,11 @@ class Fading(ByContent, Saved):
     def _after_impulse(self, lags: NDArray) -> NDArray:
         """Return bounds for numbers of samples, falling: F^q times those of the first N."""
         times, places = np.divmod(np.maximum(lags, 0), len(self.impulses))
-        own = self.factor**times * self.impulses[places]
-        before = self.factor ** np.maximum(times - 1, 0) * self.impulses[-1]
-        return np.where(times > 0, np.minimum(own, before), own) * (1 + ROUNDED)
+        bounds = self.factor**times * self.impulses[places]
+        is_later = times > 0
+        last = self.impulses[-1] * self.factor ** (times[is_later] - 1)
+        bounds[is_later] = np.minimum(bounds[is_later], last)
+        return bounds * (1 + ROUNDED)
 
 
 def fading(secret: VaryingSecret) -> Fading:

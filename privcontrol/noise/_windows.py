@@ -98,12 +98,19 @@ def _products(
     B^T Q B + D^T D for m = 0.
     """
     A, B, C, D = system.matrices
-    echo = (A.transpose() * gramian * B + C.transpose() * D).transpose()
-    found = [B.transpose() * gramian * B + D.transpose() * D]
+    onward = A.transpose() * gramian * B + C.transpose() * D
+    echo = onward.transpose()
     powers = Powers(A)
-    found += [echo * powers.times(m, B) for m in range(count - 1)]
-    values, errors = zip(*(enclosure(matrix) for matrix in found), strict=True)
-    return np.stack(values), float(np.max(errors))
+    found = [B.transpose() * gramian * B + D.transpose() * D]
+    for lag in range(count - 1):
+        found.append(echo * powers.times(lag, B))
+    values = []
+    largest = 0.0
+    for matrix in found:
+        value, errors = enclosure(matrix)
+        values.append(value)
+        largest = max(largest, float(np.max(errors)))
+    return np.stack(values), largest
 
 
 def _toeplitz(values: NDArray) -> NDArray:

@@ -708,19 +708,22 @@ class FlooredBallNoise(BallNoise):
     def standard(  # type: ignore[override]
         self, rng: np.random.Generator, shape: tuple[int, ...]
     ) -> NDArray:
-        radial = self.law.standard(rng, (*shape[:-1], self.dimension))
-        rest = rng.standard_normal((*shape[:-1], shape[-1] - self.dimension))
+        *many, width = shape
+        radial = self.law.standard(rng, (*many, self.dimension))
         unit = math.sqrt(self.law.unit_variance)
+        rest = rng.standard_normal((*many, width - self.dimension))
         return np.concatenate([radial / unit, rest], axis=-1)
 
     def log_likelihood_ratio(  # type: ignore[override]
         self, eta: NDArray, shift: NDArray
     ) -> NDArray:
         unit = math.sqrt(self.law.unit_variance)
-        r = self.dimension
-        radial = super().log_likelihood_ratio(eta[:r] * unit, shift[:r] * unit)
-        rest, moved = eta[r:], eta[r:] - shift[r:]
-        return radial + (np.sum(moved**2, axis=0) - np.sum(rest**2, axis=0)) / 2
+        drawn, rest = np.split(eta, [self.dimension])
+        moved, rest_moved = np.split(shift, [self.dimension])
+        radial = super().log_likelihood_ratio(drawn * unit, moved * unit)
+        before = np.sum(rest**2, axis=0)
+        after = np.sum((rest - rest_moved) ** 2, axis=0)
+        return radial + (after - before) / 2
 
     def loss(  # type: ignore[override]
         self, shifts: NDArray, moves: Moves, full_rank: bool = True

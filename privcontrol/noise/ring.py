@@ -338,12 +338,14 @@ class _Energy(NamedTuple):
         if not np.isfinite(Y).all():
             return cls(np.zeros_like(A), never)
         Y = (Y + _turned(Y)) / 2
-        sizes, a = _norm(Y), _norm(A) + error
-        wrong = _unit(A) * sizes * (1 + a**2) + 2 * a * sizes * error
-        least = np.linalg.eigvalsh(Y - _turned(A) @ Y @ A)[:, 0]
-        positive = np.linalg.eigvalsh(Y)[:, 0] > _unit(A) * sizes
-        shown = positive & (least - wrong > 0.5)
-        return cls(Y, np.where(shown, sizes * (1 + ROUNDED), never))
+        sizes = _norm(Y)
+        largest = _norm(A) + error  # of A
+        rounding = _unit(A) * sizes
+        wrong = rounding * (1 + largest**2) + 2 * largest * sizes * error
+        is_positive = np.linalg.eigvalsh(Y)[:, 0] > rounding
+        falls = np.linalg.eigvalsh(Y - _turned(A) @ Y @ A)[:, 0]
+        is_shown = is_positive & (falls - wrong > 0.5)
+        return cls(Y, np.where(is_shown, sizes * (1 + ROUNDED), never))
 
     def of(self, states: NDArray) -> NDArray:
         """Bound x^T Y x (K,) for states (K, n, 1)."""

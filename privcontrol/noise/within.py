@@ -1015,21 +1015,28 @@ class _Counted:
     def include(self, moves: NDArray) -> None:
         """Count what changes (blocks, P, M) move, if it is more than what is counted."""
         moved = np.minimum(moves[:, self._places], self.levels[0])
-        bins, levels, changes = *self.counts.shape, moves.shape[2]
-        last = self.levels[-1]
-        small = np.minimum(moved, last).sum(axis=0) / last
-        block, place, change = np.nonzero(moved > last)
+        least = self.levels[-1]
+        block, place, change = np.nonzero(moved > least)
         sizes = moved[block, place, change]
         upper = np.searchsorted(-self.levels, -sizes, side="right") - 1
-        upper = np.minimum(upper, levels - 2)
-        high, low = self.levels[upper], self.levels[upper + 1]
+        upper = np.minimum(upper, _LEVELS - 2)
+        high = self.levels[upper]
+        low = self.levels[upper + 1]
         shares = (sizes - low) / (high - low)
-        at = (self._bins[place] * levels + upper) * changes + change
-        count = np.bincount(at, shares, bins * levels * changes)
-        count += np.bincount(at + changes, 1 - shares, bins * levels * changes)
-        count = np.cumsum(count.reshape(bins, levels, changes), axis=1)
-        count[:, -1] = np.add.reduceat(small, self._starts, axis=0)
-        self.counts = np.maximum(self.counts, np.cumsum(count, axis=0).max(axis=2))
+        shape = (len(self.radii), _LEVELS, moves.shape[2])
+
+        def counted(levels: NDArray, parts: NDArray) -> NDArray:
+            index = (self._bins[place], levels, change)
+            flat = np.ravel_multi_index(index, shape)
+            return np.bincount(flat, parts, math.prod(shape)).reshape(shape)
+
+        count = counted(upper, shares) + counted(upper + 1, 1 - shares)
+        or_more = np.cumsum(count, axis=1)
+        # of the least level smaller moves count too, in parts
+        parts = np.minimum(moved, least).sum(axis=0) / least
+        or_more[:, -1] = np.add.reduceat(parts, self._starts, axis=0)
+        up_to_radius = np.cumsum(or_more, axis=0)
+        self.counts = np.maximum(self.counts, up_to_radius.max(axis=2))
 
     def walls(self) -> list[Wall]:
         """Return walls whose counts are nowhere smaller."""

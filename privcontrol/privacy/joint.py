@@ -189,9 +189,11 @@ def _is_below_gaussian(levels: NDArray, deltas: NDArray, mu: float) -> bool:
     """
     allowed = np.asarray(kappa(levels, mu))
     tails = -levels / mu - mu / 2
-    steeper = np.exp(levels[:-1] + log_ndtr(tails[:-1]))
-    flatter = np.exp(levels[:-1] + log_ndtr(tails[1:]))
-    sag = np.expm1(np.diff(levels)) / 4 * np.abs(steeper - flatter) * (1 + ROUNDED)
+    starts = levels[:-1]
+    steeper = np.exp(starts + log_ndtr(tails[:-1]))
+    flatter = np.exp(starts + log_ndtr(tails[1:]))
+    quarter = np.expm1(np.diff(levels)) / 4
+    sag = quarter * np.abs(steeper - flatter) * (1 + ROUNDED)
     lower = allowed * (1 - ROUNDED)
     left = deltas[:-1] + sag <= lower[:-1]
     right = deltas[1:] + sag <= lower[1:]

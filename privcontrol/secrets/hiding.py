@@ -450,10 +450,13 @@ def _images(
     matrix: NDArray, errors: NDArray, columns: NDArray, wrong: NDArray
 ) -> tuple[NDArray, NDArray]:
     """Return M Z (r, M), and bounds of its errors from those of M and Z."""
+    sizes = np.abs(matrix)
+    entries = np.abs(columns)
+    known = sizes @ wrong + errors @ (entries + wrong)
     steps = (len(columns) + 4) * EPS
-    width = np.abs(matrix) @ wrong + errors @ (np.abs(columns) + wrong)
-    sizes = np.abs(matrix) @ np.abs(columns)
-    return matrix @ columns, (width + steps * sizes) * (1 + 2 * steps) + SMALLEST
+    rounding = steps * (sizes @ entries)
+    bounds = (known + rounding) * (1 + 2 * steps) + SMALLEST
+    return matrix @ columns, bounds
 
 
 def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:

@@ -489,11 +489,13 @@ def _triangular_response(system: LinearSystem, points: NDArray) -> NDArray:
     """
     triangle, basis = scipy.linalg.schur(system.A, output="complex")
     entering = basis.conj().T @ system.B
+    reading = system.C @ basis
     states = np.empty((system.order, len(points), system.input_count), complex)
     for k in reversed(range(system.order)):
-        later = np.tensordot(triangle[k, k + 1 :], states[k + 1 :], 1)
-        states[k] = (entering[k] + later) / (points - triangle[k, k])[:, None]
-    return np.einsum("pk,knq->npq", system.C @ basis, states) + system.D
+        known = np.tensordot(triangle[k, k + 1 :], states[k + 1 :], 1)
+        distance = points - triangle[k, k]
+        states[k] = (entering[k] + known) / distance[:, None]
+    return np.einsum("pk,knq->npq", reading, states) + system.D
 
 
 def reachability_gramian(system: LinearSystem) -> NDArray:
