@@ -203,7 +203,105 @@ REFUSED = {
         ).simulate(disturbance="design", rng=0),
         'disturbance="design" draws from QN, which the loop was not given',
     ),
+    "weights of a network below zero": (
+        lambda: pc.private_consensus([[0, -1.0], [-1.0, 0]], BUDGET, 1.0),
+        "graph: expected positive weights, got 2 negative entries",
+    ),
+    "a coalition that names a node twice": (
+        lambda: agents(pairwise_std=1.0, coalition=1).guarantee_for(coalition=[0, 0]),
+        "coalition: expected each node once, got one twice",
+    ),
+    "missing agents without names": (
+        lambda: agents().agent(0, 1.0).repair([[1]]),
+        "missing: expected names of nodes, got others",
+    ),
+    "a message of two numbers": (
+        lambda: agents().agent(0, 1.0).update({1: [1.0, 2.0]}),
+        r"messages: expected shape \(\) from each, got \(2,\)",
+    ),
+    "radii of names that read alike": (
+        lambda: core.ManifoldAdjacency({1: 1.0, "1": 2.0}),
+        "radius: expected different names, got two that read alike",
+    ),
+    "entries that are no names": (
+        lambda: moves(core.ManifoldAdjacency([1.0], entries=[1.5])),
+        "entries: expected indices or names, got float",
+    ),
+    "a model that never changes": (
+        lambda: pc.OutputPerturbation(np.tanh, BUDGET, radius=1.0, lipschitz=0),
+        "lipschitz: 0 means that the output never changes",
+    ),
+    "a model that answers with labels": (
+        lambda: pc.OutputPerturbation(
+            lambda x: np.zeros(len(x), bool), BUDGET, radius=1.0, lipschitz=1.0
+        )([1.0, 2.0], rng=0),
+        "model: expected real outputs, got dtype bool; labels jump",
+    ),
+    "a model that answers without a number": (
+        lambda: pc.OutputPerturbation(
+            lambda x: x * np.nan, BUDGET, radius=1.0, lipschitz=1.0
+        )([1.0, 2.0], rng=0),
+        "model: expected finite outputs, got NaN or infinity",
+    ),
+    "slopes of another number of layers": (
+        lambda: core.feedforward_lipschitz([np.eye(2)] * 3, slopes=[0.0, 0.5, 1.0]),
+        r"slopes: expected \(alpha, beta\) or 2 such pairs",
+    ),
+    "a clip whose ends change places": (
+        lambda: core.ClippedNetwork([np.eye(2)], [np.zeros(2)], low=1, high=-1),
+        "low, high: every low must be below its high",
+    ),
+    "a layer scaled by zero": (
+        lambda: core.SLLLayer(np.eye(2), np.zeros(2), np.zeros(2)),
+        "q: expected positive scales, got none, zero or negative ones",
+    ),
+    "a layer that is none": (
+        lambda: core.SLLNetwork([np.eye(2)], np.eye(2)),
+        "layers: expected SLLLayer objects or SLLConvolution objects, got ndarray",
+    ),
+    "an input that is driven twice": (
+        lambda: loop(controls=[0, 0]),
+        "controls: an input is named twice; name each once",
+    ),
+    "limits of inputs that change places": (
+        lambda: loop(noise=noise()).simulate(saturation=[[1.0, -1.0]], rng=0),
+        "saturation: expected positive sizes, or least values below largest ones",
+    ),
+    "a sum of budgets": (
+        lambda: BUDGET + BUDGET,
+        "budgets do not add, guarantees of releases do",
+    ),
+    "an order of a divergence that is one": (
+        lambda: noise().guarantee.rdp(1.0),
+        "alpha: expected an order above 1, got 1.0",
+    ),
+    "signals without names": (
+        lambda: loop(noise=noise()).simulate(rng=0).plot([1]),
+        "signals: expected names as text, got a int",
+    ),
+    "a duration beside profiles": (
+        lambda: pc.DisturbanceAdjacency(1.0, duration=2, profiles=[[1.0]]),
+        "duration: expected a duration or profiles, got both",
+    ),
+    "a linear plant among nonlinear ones": (
+        lambda: pc.sample_nonlinear(VEHICLE, 0.1),
+        "sys: expected a NonlinearIOSystem, got StateSpace",
+    ),
+    "a third entry of a range that is no unit": (
+        lambda: nonlinear_region({"x": (-1.0, 1.0, 3.0), "u": (-1.0, 1.0)}),
+        "region: expected .low, high, 'unit'. for 'x', got another third entry",
+    ),
+    "a name with a dot": (
+        lambda: pc.create_noise_iosystem(noise(), name="noise.of"),
+        "name: expected a name without dots, which join signals to it",
+    ),
 }
+
+
+def agents(**options):
+    """Three agents on a path."""
+    path = np.array([[0, 1.0, 0], [1.0, 0, 1.0], [0, 1.0, 0]]) / 4
+    return pc.private_consensus(path, BUDGET, 1.0, **options)
 
 
 def nonlinear_region(region, state="x", **arguments):
@@ -221,7 +319,7 @@ def nonlinear_region(region, state="x", **arguments):
 @pytest.mark.parametrize("name", REFUSED)
 def test_it_is_refused_and_the_error_says_why(name):
     call, why = REFUSED[name]
-    with pytest.raises((ValueError, pc.PrivacyError), match=why):
+    with pytest.raises((ValueError, TypeError, pc.PrivacyError), match=why):
         call()
 
 
