@@ -21,7 +21,7 @@ import pytest
 from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
 from stress import random_files
-from verified_cases import design, first_design
+from verified_cases import SOME, design, first_design
 
 import privcontrol as pc
 from privcontrol import verify
@@ -33,54 +33,6 @@ from privcontrol.privacy.radial import ball_delta, leak
 SOURCE = Path(verify.__file__)
 #: Files as they were before promises were stored without words.
 OLD = Path(__file__).parent / "data" / "schema_2"
-#: Some kinds of designs; tests/stress/verify_files.py has all of them.
-SOME = (
-    "two secrets",
-    "ball floor",
-    "models",
-    "grid",
-    "delayed inputs",
-    "delayed outputs",
-    "run lasting",
-    "run shapes",
-    "run several floor",
-    "run energy floor",
-    "run models",
-    "run laplace",
-    "run any several",
-    "run any together",
-    "run any laplace",
-    "run any long",
-    "run moved which",
-    "run moved several",
-    "endless any floor",
-    "endless any long",
-    "endless any several apart",
-    "endless moved level tank",
-    "endless moved several",
-    "endless moved far",
-    "endless lasting far",
-    "endless which",
-    "endless several apart lasting",
-    "endless energy floor",
-    "endless models floor",
-    "endless plant floor",
-    "endless two secrets",
-    "local loop",
-    "radial",
-    "radial ball",
-    "radial releases",
-    "blocks three",
-    "blocks plane",
-    "blocks releases",
-    "truncated",
-    "varying",
-    "varying floor",
-    "varying models",
-    "varying run any",
-    "varying run several",
-    "varying run energy floor",
-)
 
 
 @pytest.fixture
@@ -143,6 +95,7 @@ def test_files_of_random_designs_hold(kind, path):
     """y is that of the library, or a little less where that is a bound."""
     one = first_design(kind)
     one.save(path)
+    assert pc.load(path) == one
     report = verify.checked(path)
     assert report["status"] == 0, report
     found = size_of(report)

@@ -363,6 +363,56 @@ KINDS |= dict.fromkeys(
 )  # fmt: skip
 
 
+#: Some kinds, of which files are proved always; tests/stress/verify_files.py has all of them.
+SOME = (
+    "two secrets",
+    "ball floor",
+    "models",
+    "grid",
+    "delayed inputs",
+    "delayed outputs",
+    "run lasting",
+    "run shapes",
+    "run several floor",
+    "run energy floor",
+    "run models",
+    "run laplace",
+    "run any several",
+    "run any together",
+    "run any laplace",
+    "run any long",
+    "run moved which",
+    "run moved several",
+    "endless any floor",
+    "endless any long",
+    "endless any several apart",
+    "endless moved level tank",
+    "endless moved several",
+    "endless moved far",
+    "endless lasting far",
+    "endless which",
+    "endless several apart lasting",
+    "endless energy floor",
+    "endless models floor",
+    "endless plant floor",
+    "endless two secrets",
+    "local loop",
+    "radial",
+    "radial ball",
+    "radial releases",
+    "blocks three",
+    "blocks plane",
+    "blocks releases",
+    "truncated",
+    "varying",
+    "varying floor",
+    "varying models",
+    "varying run any",
+    "varying run several",
+    "varying run energy floor",
+)
+
+
 def design(kind, seed):
     """Return the noise of a kind and a seed, None if the library refuses the request."""
     rng = np.random.default_rng([seed, *kind.encode()])
