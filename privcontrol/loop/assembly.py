@@ -17,7 +17,6 @@ from ..numerics.checks import (
     instance_of,
     one_of,
     positive_number,
-    quoted,
     real_array,
     sample_count,
 )
@@ -25,7 +24,6 @@ from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run
-from ..secrets.disturbance import disturbances
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.linear import Plant, poles_of, semidefinite
 from ..systems.nonlinear import is_nonlinear
@@ -46,7 +44,6 @@ from .side import (
     known_keywords,
     linear_part,
     matrix,
-    secret_inputs,
 )
 
 FORMS = ("predictor", "filter")
@@ -186,11 +183,11 @@ def private_loop(
     else:
         plant = fitting_plant(sys, noise)
     one_of(form, "form", FORMS)
-    side = driven_side(plant, controls, noise)
+    side = LinearSide.of(plant, controls, noise)
     if is_nonlinear(sys):
         truth = NonlinearSide.of(sys, side.controls, operating_point)
     weights = Weights.of(side.order, *side.through.shape, **given)
-    _check_weights(weights, plant, noise, {})
+    _check_weights(weights, plant, noise)
     if name is None:
         name = f"{getattr(sys, 'name', plant.name)}$private"
     if controller is not None:
@@ -227,13 +224,7 @@ def private_loop(
     n, p, m = side.order, plant.output_count, len(side.controls)
     K = _gain(K, "K", (m, n), plant)
     L = _gain(L, "L", (n, p), plant)
-    A, C = (
-        (plant.along[0], plant.along[2])
-        if isinstance(plant, VaryingPlant)
-        else (plant.A, plant.C)
-    )
-    # the filter's gain corrects the estimate, and A times it the prediction
-    gains = Gains(A, C, L, A @ L if form == "filter" else L)
+    gains = Gains.of(plant, L, L if form == "predictor" else None)
     observer = ObserverFeedback.of(side, K, gains, form)
     loop = LoopData(side, observer, noise, weights, name, form, truth=truth)
     return PrivateLoop(assembled(loop))
@@ -371,7 +362,7 @@ def warn_of_public_secret(loop: LoopData) -> None:
     noise = loop.noise
     if design is None or design.P0 is None or noise is None or noise.request is None:
         return
-    if loop.never_ends or disturbances(noise.request.adjacency):
+    if not loop.hides_states:
         return
     moves = DesignProblem(noise.plant_data, noise.request).moves.vectors
     variances = np.diag(design.P0)
@@ -398,56 +389,6 @@ def _check_states(plant: Plant) -> None:
             "sys: the plant has no states that an observer could estimate; pass a "
             "controller of the published readings to private_feedback"
         )
-
-
-def driven_side(
-    plant: Plant,
-    controls: Sequence[str | int] | None,
-    noise: OutputNoise | None,
-) -> LinearSide:
-    """The plant with the inputs that the controller drives, all without ``controls``.
-
-    Then `PrivacyWarning` says where the noise hides some of them, but not all.
-    """
-    count = plant.input_count
-    if not count:
-        raise ValueError("sys: expected at least one input for the controller, got 0")
-    if controls is None:
-        secret = secret_inputs(plant, noise)
-        others = [label for label in plant.inputs if label not in secret]
-        if secret and others:
-            warn_user(
-                f"controls: the controller drives {', '.join(secret)} as well, which "
-                "the noise hides as a disturbance; name the inputs that it drives, "
-                f"controls={others}"
-            )
-        return LinearSide(plant, tuple(range(count)))
-    if isinstance(controls, (str, int)):
-        controls = [controls]
-    if not isinstance(controls, Sequence) or not controls:
-        raise TypeError(
-            "controls: expected the names of the inputs that the controller drives, "
-            f"got {type(controls).__name__}"
-        )
-    driven = []
-    for given in controls:
-        if not isinstance(given, str | int | np.integer):
-            raise TypeError(
-                "controls: expected names of inputs or their positions, got a "
-                f"{type(given).__name__}; the inputs are {', '.join(plant.inputs)}"
-            )
-        known: Sequence[str | int] = range(count)
-        if isinstance(given, str):
-            known = plant.inputs
-        if given not in known:
-            raise ValueError(
-                f"controls: {quoted(given)} is no input of the plant; known inputs are "
-                f"{', '.join(plant.inputs)}{plant.elsewhere(given)}"
-            )
-        driven.append(known.index(given))
-    if len(set(driven)) < len(driven):
-        raise ValueError("controls: an input is named twice; name each once")
-    return LinearSide(plant, tuple(driven))
 
 
 # -- LQG loops -------------------------------------------------------------------------
@@ -590,12 +531,12 @@ def private_lqg(
     if isinstance(plant, VaryingPlant) and noise is None and horizon is not None:
         plant = plant.over(sample_count(horizon, "horizon"))
     _check_states(plant)
-    side = driven_side(plant, controls, noise)
+    side = LinearSide.of(plant, controls, noise)
     weights = Weights.of(
         side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
     )
     weights.require()
-    _check_weights(weights, plant, noise, {"horizon": horizon})
+    _check_weights(weights, plant, noise, horizon)
     sums = {} if integral is None else _sums(side, integral)
     varies = plant.varies or weights.samples is not None
     if estimator is None:
@@ -667,18 +608,20 @@ def _gain(value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant) -> 
 
 
 def _check_weights(
-    weights: Weights, plant: Plant, noise: OutputNoise | None, given: Mapping
+    weights: Weights,
+    plant: Plant,
+    noise: OutputNoise | None,
+    horizon: int | None = None,
 ) -> None:
     """Refuse lists of weights that are not as long as the run."""
-    count = weights.samples
-    if count is None:
-        return
-    horizon = given.get("horizon") or count
     if noise is not None:
-        horizon = noise.horizon
+        weights.check_samples(noise.horizon)
     elif isinstance(plant, VaryingPlant):
-        horizon = plant.samples
-    weights.check_samples(horizon)
+        weights.check_samples(plant.samples)
+    elif horizon:
+        weights.check_samples(horizon)
+    elif weights.samples is not None:
+        weights.check_samples(weights.samples)
 
 
 def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> Horizon:

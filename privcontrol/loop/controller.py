@@ -31,7 +31,7 @@ from ..numerics.linalg import EPS, product
 from ..numerics.objects import ByContent, freeze_arrays
 from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED
-from ..systems.linear import SampledSystem, reached_states
+from ..systems.linear import LinearSystem, SampledSystem, reached_states, stacks_of
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from .side import LinearSide, NonlinearSide
 
@@ -204,6 +204,24 @@ class Gains(NamedTuple):
     correct: NDArray
     advance: NDArray
     recall: NDArray | None = None
+
+    @classmethod
+    def of(
+        cls,
+        system: LinearSystem,
+        correct: NDArray,
+        advance: NDArray | None = None,
+        recall: NDArray | None = None,
+    ) -> Gains:
+        """Return the observer of a system, which may vary.
+
+        What corrects an estimate advances the prediction by A times as much, unless that
+        is given.
+        """
+        A, _, C, _ = stacks_of(system)
+        if advance is None:
+            advance = A @ correct
+        return cls(A, C, correct, advance, recall)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,7 +40,6 @@ from ..systems.linear import (
     narrowed,
     root,
     singular_root,
-    stacks_of,
     sum_of,
 )
 from ..systems.varying import VaryingPlant
@@ -379,13 +378,13 @@ class Knowledge:
 
     def gains(self, samples: Horizon) -> Gains:
         """Return the observer with gains (T, N, p), or (N, p) without a horizon."""
-        A, _, C, _ = stacks_of(self.system)
         if not samples.ends:
             step = self.settled()
-            return Gains(A, C, step.correct, step.advance)
+            return Gains.of(self.system, step.correct, step.advance)
         steps = list(self.steps(int(samples)))
         correct = np.array([step.correct for step in steps])
-        return Gains(A, C, correct, np.array([step.advance for step in steps]))
+        advance = np.array([step.advance for step in steps])
+        return Gains.of(self.system, correct, advance)
 
     def covariances(self, samples: Horizon, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
@@ -702,7 +701,6 @@ class DenseKnowledge:
 
     def gains(self, samples: Horizon) -> Gains:
         """Return the observer, which recalls all innovations."""
-        A, _, C, _ = stacks_of(self.plant)
         count, n, size = self.onto.shape
         p = size // count
         correct = np.empty((count, n, p))
@@ -719,7 +717,7 @@ class DenseKnowledge:
             correct[t] = onto[t, :, own]
             readout = self.plant.at(t).C
             recall[t, :, past] = lower[own, past] - readout @ onto[t, :, past]
-        return Gains(A, C, correct, A @ correct, recall)
+        return Gains.of(self.plant, correct, recall=recall)
 
     def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
         """Error covariances (T, n, n) of x after the reading at t, or before it."""
@@ -894,7 +892,7 @@ class LqgDesign(ByContent, Saved):
             gains = knowledge_of(side.plant, weights, noise, self.P0).gains(samples)
         else:
             step = constant_filter(side, weights, noise)
-            gains = Gains(side.plant.A, side.plant.C, step.correct, step.advance)
+            gains = Gains.of(side.plant, step.correct, step.advance)
         return ObserverFeedback.of(side, K, gains, self.form, self.tracked)
 
     def regulator(

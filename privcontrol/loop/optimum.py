@@ -49,7 +49,6 @@ from ..numerics.progress import progress_bar
 from ..numerics.thresholds import FINE, MOST_ROUNDS
 from ..privacy.least_variance import least_law_variance
 from ..privacy.radial_design import ball_rate_of
-from ..secrets.disturbance import disturbances
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import frequency_response, root
@@ -185,12 +184,12 @@ def optimal_loop(
     loop = replace(loop, design=replace(loop.known_design, cap=cap))
     noise = loop.private_noise
     request = noise.request
-    is_laplace = request.family == "laplace" and _hides_states(noise)
+    is_laplace = request.family == "laplace" and loop.hides_states
     if not is_laplace:
         _check_covered(noise)
     if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
         return loop  # there is nothing to choose
-    if not _hides_states(noise):
+    if not loop.hides_states:
         return _in_turns(loop, progress)
     if is_laplace:
         return _of_independent_numbers(loop, cap)
@@ -296,11 +295,6 @@ def _check_covered(noise: OutputNoise) -> None:
             "noise: the optimum is known among Gaussian noises, and among those of a "
             f"radial law, and this one is {noise.family}"
         )
-
-
-def _hides_states(noise: OutputNoise) -> bool:
-    """Return whether the secret is one of the state, over a horizon."""
-    return noise.horizon.ends and not disturbances(noise.request.adjacency)
 
 
 #: Speed: programs whose optimum is kept, by the digest of their arrays.
@@ -769,7 +763,7 @@ def optimality(loop: LoopData) -> Optimality:
         )
     cost = expected_total(loop)
     least = _without_noise(loop)
-    if not _hides_states(noise):
+    if not loop.hides_states:
         # without noise it costs least of all, where no bound is known of noise
         lower = float(np.fmax(least_cost(loop), least))
         universal = math.nan

@@ -12,7 +12,7 @@ nor the text of an exception that somebody else's code raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..designs.output_noise import OutputNoise
 from ..numerics.arguments import helpful_arguments
-from ..numerics.checks import real_array
+from ..numerics.checks import quoted, real_array
+from ..numerics.errors import warn_user
 from ..numerics.linalg import product
 from ..numerics.objects import ByContent, freeze_arrays
 from ..numerics.saved import Saved
@@ -304,7 +305,7 @@ def check_noise(plant: Plant, noise: OutputNoise) -> None:
         )
 
 
-def secret_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
+def hidden_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
     """The plant's inputs at which the noise hides a disturbance."""
     request = getattr(noise, "request", None)
     if request is None:
@@ -369,6 +370,59 @@ class LinearSide(Side):
     """A linear plant, whose controller acts about zero, and which may vary."""
 
     plant: Plant
+
+    @classmethod
+    def of(
+        cls,
+        plant: Plant,
+        controls: Sequence[str | int] | None,
+        noise: OutputNoise | None,
+    ) -> LinearSide:
+        """The plant with the inputs that the controller drives, all without ``controls``.
+
+        Then `PrivacyWarning` says where the noise hides some of them, but not all.
+        """
+        count = plant.input_count
+        if not count:
+            raise ValueError(
+                "sys: expected at least one input for the controller, got 0"
+            )
+        if controls is None:
+            secret = hidden_inputs(plant, noise)
+            others = [label for label in plant.inputs if label not in secret]
+            if secret and others:
+                warn_user(
+                    f"controls: the controller drives {', '.join(secret)} as well, which "
+                    "the noise hides as a disturbance; name the inputs that it drives, "
+                    f"controls={others}"
+                )
+            return cls(plant, tuple(range(count)))
+        if isinstance(controls, (str, int)):
+            controls = [controls]
+        if not isinstance(controls, Sequence) or not controls:
+            raise TypeError(
+                "controls: expected the names of the inputs that the controller drives, "
+                f"got {type(controls).__name__}"
+            )
+        driven = []
+        for given in controls:
+            if not isinstance(given, str | int | np.integer):
+                raise TypeError(
+                    "controls: expected names of inputs or their positions, got a "
+                    f"{type(given).__name__}; the inputs are {', '.join(plant.inputs)}"
+                )
+            known: Sequence[str | int] = range(count)
+            if isinstance(given, str):
+                known = plant.inputs
+            if given not in known:
+                raise ValueError(
+                    f"controls: {quoted(given)} is no input of the plant; known inputs are "
+                    f"{', '.join(plant.inputs)}{plant.elsewhere(given)}"
+                )
+            driven.append(known.index(given))
+        if len(set(driven)) < len(driven):
+            raise ValueError("controls: an input is named twice; name each once")
+        return cls(plant, tuple(driven))
 
     @property
     def varies(self) -> bool:  # type: ignore[override]

@@ -45,7 +45,7 @@ from .data import LoopData, LoopSignals, prior_mean, start_of
 from .dynamics import Drives, LoopDynamics
 from .lqg import DenseKnowledge, Knowledge, Step
 from .moments import knowledge
-from .side import LinearSide, NonlinearSide, secret_inputs
+from .side import LinearSide, NonlinearSide, hidden_inputs
 from .stepping import LinearRun, Source, has_form
 
 #: Trials whose noise is computed together, always as many.
@@ -161,7 +161,7 @@ def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
 
 def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     """Warn where a secret signal is passed as the feedforward, which is published."""
-    secret = secret_inputs(loop.side.plant, loop.noise)
+    secret = hidden_inputs(loop.side.plant, loop.noise)
     told = []
     for name, signal in zip(
         loop.side.driven_labels, signals.feedforward.T, strict=True
