@@ -9,6 +9,7 @@ import pytest
 from scipy.signal import lfilter
 
 import privcontrol as pc
+from privcontrol.deploy import Relay
 
 VEHICLE = pc.plants.vehicle()
 REQUEST = {
@@ -612,3 +613,31 @@ def test_an_audit_of_what_lists_no_moves_says_what_can_be_audited():
 
     assert audited(1).passed
     assert not audited(0.3).passed
+
+
+LOOP = pc.private_lqg(VEHICLE, 1, 1, 1e-4, 1e-2)
+AGENTS = pc.private_consensus([[0, 0.25], [0.25, 0]], REQUEST["budget"], 1.0)
+
+
+@pytest.mark.parametrize(
+    "called, lacking",
+    [
+        (lambda: pc.options(pc.plants.vehicle()), "horizon, budget, adjacency"),
+        (lambda: pc.load(), "path"),
+        (lambda: pc.Gateway(), "noise"),
+        (lambda: pc.Gateway.resume(), "path"),
+        (lambda: Relay(epoch=0.0), "gateway"),
+        (lambda: LOOP.margins([1, 0]), "probability"),
+        (lambda: LOOP.report(date="2026-12-31"), "path"),
+        (lambda: pc.consensus.read_network(weights="given"), "graph"),
+        (lambda: pc.consensus.NodeAdjacency(moves="pair"), "radius"),
+        (lambda: pc.consensus.PrivateConsensus(), "network, scales, adjacency"),
+        (lambda: pc.consensus.optimal_consensus_epsilon(1.0), "nodes, radius"),
+        (lambda: AGENTS.simulate([1.0, 2.0]), "steps"),
+        (lambda: AGENTS.agent(0), "value"),
+        (lambda: pc.consensus.plot_error(AGENTS), "initial_values, steps"),
+    ],
+)
+def test_doors_say_which_arguments_they_need(called, lacking):
+    with pytest.raises(TypeError, match=rf"\(\) needs {lacking}; known are"):
+        called()

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import COLORS as OKABE_ITO, finished_plot, own_axes
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import instance_of, one_of, real_array
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
@@ -33,6 +34,7 @@ NAMED_NODES = 30
 COLORS = {"message": OKABE_ITO[0], "state": OKABE_ITO[1]}
 
 
+@helpful_arguments
 def plot_error(
     consensus: PrivateConsensus,
     initial_values: Values,
@@ -152,6 +154,7 @@ def _positive(curve: NDArray) -> NDArray:
     return np.where(curve > 0, curve, np.nan)
 
 
+@helpful_arguments
 def plot_network(
     consensus: PrivateConsensus,
     *,

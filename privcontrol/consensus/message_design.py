@@ -436,6 +436,7 @@ def _error_per_variance(nodes: int, readout: str) -> float:
     return 1 - 1 / nodes
 
 
+@helpful_arguments
 def optimal_consensus_epsilon(
     mse: float,
     nodes: int,
@@ -509,6 +510,7 @@ def optimal_consensus_epsilon(
     return law.loss_of_size(float_above(shift, 4)).epsilon(delta)
 
 
+@helpful_arguments
 def optimal_consensus_error(
     budget: PrivacyBudget,
     nodes: int,
@@ -552,6 +554,7 @@ def optimal_consensus_error(
     return float(per_variance * law.unit_variance * nodes * scale * scale)
 
 
+@helpful_arguments
 def optimal_consensus_scales(
     mse: float,
     radii: ArrayLike,

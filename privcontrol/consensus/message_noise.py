@@ -42,6 +42,7 @@ from ..core.adjacency import Adjacency
 from ..core.ball_noise import BallNoise
 from ..core.manifold import MOST_ATTAINING, AffineManifold, FiniteMoves, attaining
 from ..core.noise import GaussianNoise, Noise
+from ..numerics.arguments import helpful_fields
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
@@ -112,6 +113,7 @@ class InitialValues:
         return line
 
 
+@helpful_fields("NodeAdjacency(1.0) hides moves of one value by as much")
 class NodeAdjacency(Adjacency):
     """Hide moves of a network's initial values at one node, or at two.
 

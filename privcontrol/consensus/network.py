@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import instance_of, one_of, quoted, real_array
 from ..numerics.thresholds import FINE
 
@@ -305,6 +306,7 @@ def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
     return half + half.T
 
 
+@helpful_arguments
 def read_network(
     graph: networkx.Graph | ArrayLike | sparse.sparray | Network,
     *,

@@ -23,6 +23,7 @@ from ..core.ball_noise import RADIAL_LAWS, BallNoise
 from ..core.mechanism import Mechanism
 from ..core.noise import FAMILIES, Noise, family_of
 from ..core.query import LinearQuery
+from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import (
     Seed,
     instance_of,
@@ -110,6 +111,7 @@ _SAME_VALUE = (
 )
 
 
+@helpful_fields("private_consensus finds the least scales that meet a budget")
 class PrivateConsensus(Frozen):
     """Average consensus whose messages hide the initial values.
 
@@ -493,6 +495,7 @@ class PrivateConsensus(Frozen):
             name="consensus",
         )
 
+    @helpful_arguments
     def agent(
         self,
         node: Hashable,
@@ -544,6 +547,7 @@ class PrivateConsensus(Frozen):
             )
         return Agent(self.noise, node, private, shared, path=path)
 
+    @helpful_arguments
     def simulate(
         self,
         initial_values: Values,
@@ -611,6 +615,7 @@ class PrivateConsensus(Frozen):
         x = self.network._initial_values(initial_values, self.dimension)
         return deviation_from_mean(x)
 
+    @helpful_arguments
     def mean_square_error(
         self, initial_values: Values, steps: int, *, readout: str = "message"
     ) -> NDArray:
@@ -656,6 +661,7 @@ class PrivateConsensus(Frozen):
             errors.append(initial @ power**2 + variance @ gain**2)
         return np.array(errors)
 
+    @helpful_arguments
     def estimate_mean_square_error(
         self,
         initial_values: Values,
@@ -731,6 +737,7 @@ class PrivateConsensus(Frozen):
         """
         return self.dimension * self.noise.limit_error(readout)
 
+    @helpful_arguments
     def error_bound(self, initial_values: Values, steps: int) -> NDArray:
         """Bound (steps + 1,) of the states' mean-square error (Proposition 1's proof).
 
@@ -764,6 +771,7 @@ class PrivateConsensus(Frozen):
         variance = self.dimension * self.noise.variance.sum()
         return from_values + (1 + decay) ** 2 * variance
 
+    @helpful_arguments
     def path_error_bound(
         self, initial_values: Values, steps: int, *, noise: ArrayLike | None = None
     ) -> NDArray:
@@ -814,6 +822,7 @@ class PrivateConsensus(Frozen):
             size = np.linalg.norm(drawn)
         return decay * np.linalg.norm(deviation) + (1 + decay) * size
 
+    @helpful_arguments
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """Return E[x(t) - mean(x(0))] of each value, exactly (DPAM Proposition 1 (ii)).
 

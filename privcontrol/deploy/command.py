@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import instance_of, positive_integer, real_array, sequence_of
 from ..privacy.release import step_size
 from .publisher import Publisher, digest_of_file, taken_up
@@ -116,6 +117,7 @@ class _Passed(_Refused):
     """A reading came late, or again."""
 
 
+@helpful_fields("Gateway(noise) and load make what it passes readings through")
 class Relay:
     """Pass readings through a gateway, one published value for each that is accepted.
 
@@ -194,6 +196,7 @@ class Relay:
         self._stopping = False
         self._asked = False
 
+    @helpful_arguments
     def run(
         self,
         readings: Iterable[Reading | _Together | None],

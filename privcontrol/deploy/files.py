@@ -24,6 +24,7 @@ from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.process import promising
 from ..noise.shift import certify
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import positive_integer
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.saved import read
@@ -55,6 +56,7 @@ _ALTERED = (
 )
 
 
+@helpful_arguments
 def load(
     path: str | Path, *, longest: int = LONGEST_HORIZON
 ) -> OutputNoise | PrivateLoop:

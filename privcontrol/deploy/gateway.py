@@ -15,6 +15,7 @@ from ..designs.guarantees import guarantee_on_grid
 from ..designs.output_noise import OutputNoise
 from ..noise.exact import ExactNoise
 from ..noise.process import promising
+from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import (
     instance_of,
     positive_integer,
@@ -49,6 +50,7 @@ _LAST_BITS = "what the last bits of readings in floating point reveal in additio
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
 
 
+@helpful_fields("design_output_noise makes the noise, and load reads it from a file")
 class Gateway(Publisher):
     """Publish the outputs of a plant with exact noise, and survive being killed.
 
@@ -215,6 +217,7 @@ class Gateway(Publisher):
         self._begin(signals, exact, store, ledger)
 
     @classmethod
+    @helpful_arguments
     def resume(
         cls,
         path: str | Path,

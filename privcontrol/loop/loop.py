@@ -467,6 +467,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         """
         return moments.error_covariances(self.data, predicted=True)
 
+    @known_keywords
     def margins(
         self,
         direction: ArrayLike,
@@ -597,6 +598,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         quiet, noisy = moments.steady_state_errors(self.data)
         return quiet + noisy
 
+    @known_keywords
     def report(
         self,
         path: str | Path,

@@ -21,6 +21,7 @@ from ..designs.request import joined
 from ..designs.useful import effects_of
 from ..loop.loop import PrivateLoop
 from ..loop.moments import output_variances_of
+from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..privacy.budget import PrivacyBudget
@@ -264,6 +265,7 @@ class _Way:
     changes: dict[str, Any]
 
 
+@helpful_arguments
 def options(
     sys: Plants,
     *,
