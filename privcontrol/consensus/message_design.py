@@ -33,8 +33,6 @@ from .message_noise import (
     AgentNoise,
     Exposure,
     NodeAdjacency,
-    ample_pairwise_std,
-    exposure_to_any,
 )
 from .network import WEIGHTS, Network, core_of, read_network
 from .private import MOST_NAMED, MOST_SHARED, PrivateConsensus
@@ -343,7 +341,7 @@ def _shared_noise(
 
     everyone = np.ones(len(noise.scales), dtype=bool)
     equal = _least_share(noise, everyone, coalition, over_allowed, is_auto)
-    exposure = exposure_to_any(equal, coalition)
+    exposure = equal.exposure_to_any(coalition)
     exposed = over_allowed(exposure)
     if exposed.min() > 1 - _EVEN:
         return equal
@@ -359,7 +357,7 @@ def _shared_noise(
     own = equal
     for _ in range(_ROUNDS):
         own = replace(own, scales=np.minimum(own.scales * np.sqrt(exposed), alone))
-        exposed = over_allowed(exposure_to_any(own, coalition, among))
+        exposed = over_allowed(own.exposure_to_any(coalition, among))
     own = replace(own, pairwise_std=noise.pairwise_std)
     found.append(_least_share(own, everyone, coalition, over_allowed, is_auto))
     fit = [
@@ -384,7 +382,7 @@ def _least_share(
     """
 
     def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
-        return math.log(over_allowed(exposure_to_any(scaled, coalition, among)).max())
+        return math.log(over_allowed(scaled.exposure_to_any(coalition, among)).max())
 
     def with_share(log_share: float) -> AgentNoise:
         share = np.where(among_whom, math.exp(log_share), 1.0)
@@ -404,7 +402,7 @@ def _least_share(
         return with_share(share)
 
     if is_auto:
-        ample = replace(noise, pairwise_std=ample_pairwise_std(noise, coalition))
+        ample = replace(noise, pairwise_std=noise.ample_pairwise_std(coalition))
         size = math.exp(excess(ample))
         found = replace(
             ample, scales=noise.scales * size, pairwise_std=ample.pairwise_std * size
@@ -416,7 +414,7 @@ def _least_share(
         while not worst <= among:
             among |= worst
             found = least_towards(tuple(among))
-            exposure = exposure_to_any(found, coalition)
+            exposure = found.exposure_to_any(coalition)
             most_exposed = np.argsort(over_allowed(exposure))[-2:]
             worst = {exposure.coalition(node) for node in most_exposed.tolist()}
     step = FINE

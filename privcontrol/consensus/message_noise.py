@@ -497,6 +497,107 @@ class AgentNoise:
         starts = np.arange(0, 2 * m + 1, 2, dtype=rows.dtype)
         return sparse.csc_array((entries, rows, starts), shape=(len(self.scales), m))
 
+    @property
+    def labels(self) -> list[str]:
+        """Names ``eta[node]``, then ``delta[node,node]``, of the standard entries."""
+        labels = self.network.labels
+        names = [f"eta[{label}]" for label in labels]
+        if self.pairwise_std:
+            first, second = self.links
+            for i, j in zip(first.tolist(), second.tolist(), strict=True):
+                names.append(f"delta[{labels[i]},{labels[j]}]")
+        return names
+
+    # -- what a coalition learns --
+
+    def exposure_to(self, members: Sequence[int]) -> Exposure:
+        """Return the exposure of the honest agents to one coalition."""
+        n = len(self.scales)
+        honest = _Honest(self, members)
+        is_small = self._is_exact(len(members))
+        roots = np.zeros(n)
+        if is_small:
+            roots[honest.inside] = honest.exact_roots()
+        else:
+            star = _star_costs(honest.scales, honest.first, honest.second, 0)
+            costs = [honest.tree_costs(), star]
+            roots[honest.inside] = _least_roots(honest.scales, self.pairwise_std, costs)
+        return Exposure(roots, np.zeros(n, dtype=int), [tuple(members)], is_small)
+
+    def exposure_to_any(
+        self, count: int, among: Sequence[tuple[int, ...]] = ()
+    ) -> Exposure:
+        """Return the exposure to the worst coalition of `count` agents, or a bound of it.
+
+        Large networks have the bound. In small ones it may be asked for the worst `among`
+        certain coalitions.
+        """
+        if count == 0:
+            return self.exposure_to(())
+        n = len(self.scales)
+        roots = np.zeros(n)
+        choice = np.zeros(n, dtype=int)
+        if not self._is_exact(count, math.comb(len(self.scales), count)):
+            costs = [_star_costs(self.scales, *self.links, count)]
+            everywhere = self._spread_costs(count)
+            if everywhere is not None:
+                costs.append(everywhere)
+            roots = _least_roots(self.scales, self.pairwise_std, costs)
+            return Exposure(roots, choice, [()], False)
+        coalitions = among or list(combinations(range(n), count))
+        for k, members in enumerate(coalitions):
+            found = self.exposure_to(members).roots
+            choice[found > roots * (1 + ROUNDED)] = k
+            roots = np.maximum(roots, found)
+        return Exposure(roots, choice, coalitions, True)
+
+    def ample_pairwise_std(self, count: int) -> float:
+        """Return shared noise that brings the agents within `AUTO_EXCESS` of its limit.
+
+        More of it would lower the square of y by this share at most, for any coalition of
+        `count` agents; in large networks, the square of the bound.
+        """
+        costs: list[Costs] = []
+        if count == 0 or self._is_exact(count, math.comb(len(self.scales), count)):
+            for members in combinations(range(len(self.scales)), count):
+                costs.append(_Honest(self, members).tree_costs())
+        else:
+            everywhere = self._spread_costs(count)
+            star = _star_costs(self.scales, *self.links, count)
+            costs.append(star if everywhere is None else everywhere)
+        needed = max(float(np.max(flows / absorbed)) for absorbed, flows in costs)
+        return max(math.sqrt(needed / AUTO_EXCESS), float(self.scales.max()))
+
+    def _is_exact(self, count: int, times: int = 1) -> bool:
+        """Return whether so many coalitions of some agents can be evaluated in some seconds."""
+        nodes = len(self.scales) - count
+        edges = self.network.edges
+        work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
+        return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
+
+    def _spread_costs(self, count: int) -> Costs | None:
+        """Costs (n,) of unit moves that spread over all whom any coalition leaves.
+
+        Moves of a core spread within it, and others are not absorbed (infinite costs). The
+        core has more neighbours for each of its agents than a coalition has members.
+        A coalition with fewer members in it leaves all flows that a larger one leaves.
+        Returns None if a coalition of this size may cut it, or if that is not known. Of the
+        subtrees of any tree the k-th largest leaves out k agents at least, which bounds the
+        flows as along a path through all honest agents.
+        """
+        inside, connectivity = core_of(self.network, count)
+        core = np.flatnonzero(inside)
+        if len(core) < count + 2 or connectivity <= count:
+            return None
+        honest = len(core) - count
+        weight = np.sort(self.scales[core] ** 2)
+        least = weight[:honest].sum()
+        left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
+        slack = 1 + 8 * len(weight) * EPS
+        absorbed = np.full(len(self.scales), np.inf)
+        absorbed[core] = slack / least
+        return absorbed, slack * float(((1 - left_out) ** 2).sum())
+
 
 # -- what a coalition learns -----------------------------------------------------------
 
@@ -534,57 +635,6 @@ class Exposure:
     def coalition(self, position: int) -> tuple[int, ...]:
         """The coalition that exposes a node most."""
         return tuple(self.coalitions[self.choice[position]])
-
-
-def exposure_to(noise: AgentNoise, members: Sequence[int]) -> Exposure:
-    """Return the exposure of the honest agents to one coalition."""
-    n = len(noise.scales)
-    honest = _Honest(noise, members)
-    is_small = _is_exact(noise, len(members))
-    roots = np.zeros(n)
-    if is_small:
-        roots[honest.inside] = honest.exact_roots()
-    else:
-        star = _star_costs(honest.scales, honest.first, honest.second, 0)
-        costs = [honest.tree_costs(), star]
-        roots[honest.inside] = _least_roots(honest.scales, noise.pairwise_std, costs)
-    return Exposure(roots, np.zeros(n, dtype=int), [tuple(members)], is_small)
-
-
-def exposure_to_any(
-    noise: AgentNoise, count: int, among: Sequence[tuple[int, ...]] = ()
-) -> Exposure:
-    """Return the exposure to the worst coalition of `count` agents, or a bound of it.
-
-    Large networks have the bound. In small ones it may be asked for the worst `among`
-    certain coalitions.
-    """
-    if count == 0:
-        return exposure_to(noise, ())
-    n = len(noise.scales)
-    roots = np.zeros(n)
-    choice = np.zeros(n, dtype=int)
-    if not _is_exact(noise, count, math.comb(len(noise.scales), count)):
-        costs = [_star_costs(noise.scales, *noise.links, count)]
-        everywhere = _spread_costs(noise, count)
-        if everywhere is not None:
-            costs.append(everywhere)
-        roots = _least_roots(noise.scales, noise.pairwise_std, costs)
-        return Exposure(roots, choice, [()], False)
-    coalitions = among or list(combinations(range(n), count))
-    for k, members in enumerate(coalitions):
-        found = exposure_to(noise, members).roots
-        choice[found > roots * (1 + ROUNDED)] = k
-        roots = np.maximum(roots, found)
-    return Exposure(roots, choice, coalitions, True)
-
-
-def _is_exact(noise: AgentNoise, count: int, times: int = 1) -> bool:
-    """Return whether so many coalitions of some agents can be evaluated in some seconds."""
-    nodes = len(noise.scales) - count
-    edges = noise.network.edges
-    work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
-    return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
 
 
 def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> NDArray:
@@ -671,24 +721,6 @@ class _Honest:
         return (1 + h * EPS) / total, flows + slack
 
 
-def ample_pairwise_std(noise: AgentNoise, count: int) -> float:
-    """Return shared noise that brings the agents within `AUTO_EXCESS` of its limit.
-
-    More of it would lower the square of y by this share at most, for any coalition of
-    `count` agents; in large networks, the square of the bound.
-    """
-    costs: list[Costs] = []
-    if count == 0 or _is_exact(noise, count, math.comb(len(noise.scales), count)):
-        for members in combinations(range(len(noise.scales)), count):
-            costs.append(_Honest(noise, members).tree_costs())
-    else:
-        everywhere = _spread_costs(noise, count)
-        star = _star_costs(noise.scales, *noise.links, count)
-        costs.append(star if everywhere is None else everywhere)
-    needed = max(float(np.max(flows / absorbed)) for absorbed, flows in costs)
-    return max(math.sqrt(needed / AUTO_EXCESS), float(noise.scales.max()))
-
-
 def _star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> Costs:
     """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
 
@@ -705,27 +737,3 @@ def _star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) ->
     total = weight + left * least
     slack = 1 + 16 * EPS
     return slack / total, slack * left * (least / total) ** 2
-
-
-def _spread_costs(noise: AgentNoise, count: int) -> Costs | None:
-    """Costs (n,) of unit moves that spread over all whom any coalition leaves.
-
-    Moves of a core spread within it, and others are not absorbed (infinite costs). The
-    core has more neighbours for each of its agents than a coalition has members.
-    A coalition with fewer members in it leaves all flows that a larger one leaves.
-    Returns None if a coalition of this size may cut it, or if that is not known. Of the
-    subtrees of any tree the k-th largest leaves out k agents at least, which bounds the
-    flows as along a path through all honest agents.
-    """
-    inside, connectivity = core_of(noise.network, count)
-    core = np.flatnonzero(inside)
-    if len(core) < count + 2 or connectivity <= count:
-        return None
-    honest = len(core) - count
-    weight = np.sort(noise.scales[core] ** 2)
-    least = weight[:honest].sum()
-    left_out = np.cumsum(weight[: honest - 1]) / weight[count:].sum()
-    slack = 1 + 8 * len(weight) * EPS
-    absorbed = np.full(len(noise.scales), np.inf)
-    absorbed[core] = slack / least
-    return absorbed, slack * float(((1 - left_out) ** 2).sum())

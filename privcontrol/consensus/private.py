@@ -38,6 +38,7 @@ from ..numerics.thresholds import LARGEST_SIZE, ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope, released, shown
 from ..privacy.loss import PrivacyLoss, checked_delta
 from ..privacy.release import exact_data
+from . import runs
 from .agent import Agent
 from .message_noise import (
     READOUTS,
@@ -45,20 +46,11 @@ from .message_noise import (
     Exposure,
     InitialValues,
     NodeAdjacency,
-    exposure_to,
-    exposure_to_any,
 )
 from .network import Network, Values, fingerprint
 from .runs import (
     ConsensusResponse,
     MeanSquareErrorEstimate,
-    consensus_response,
-    deviation_from_mean,
-    entry_labels,
-    estimated_error,
-    noise_labels,
-    propagate,
-    step_count,
 )
 
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
@@ -362,9 +354,9 @@ class PrivateConsensus(Frozen):
         if found is not None:
             return found
         if members is None:
-            found = exposure_to_any(self.noise, self.coalition or 0)
+            found = self.noise.exposure_to_any(self.coalition or 0)
         else:
-            found = exposure_to(self.noise, members)
+            found = self.noise.exposure_to(members)
         if len(known) >= _KEPT:
             known.clear()
         known[members] = found
@@ -473,7 +465,7 @@ class PrivateConsensus(Frozen):
         20
         """
         self._check_dense("to_statespace")
-        labels = entry_labels(self.network.labels, self.dimension)
+        labels = runs.entry_labels(self.network.labels, self.dimension)
         n = len(labels)
         each = np.eye(self.dimension)
         W = np.kron(self.network.iteration.toarray(), each)
@@ -490,7 +482,7 @@ class PrivateConsensus(Frozen):
             factor,
             1,
             states=labels + [f"xi[{label}]" for label in labels],
-            inputs=entry_labels(noise_labels(self.noise), self.dimension),
+            inputs=runs.entry_labels(self.noise.labels, self.dimension),
             outputs=labels,
             name="consensus",
         )
@@ -597,23 +589,25 @@ class PrivateConsensus(Frozen):
         """
         deviation, average = self._deviation(initial_values)
         instance_of(keep_states, bool, "keep_states")
-        blocks = propagate(
+        blocks = runs.propagate(
             self.noise,
             deviation,
             average,
-            step_count(steps),
+            runs.step_count(steps),
             trials,
             rng=rng,
             executor=executor,
             progress=progress,
             keep_states=keep_states,
         )
-        return consensus_response(blocks, self.noise, self.guarantee, self.dimension)
+        return runs.consensus_response(
+            blocks, self.noise, self.guarantee, self.dimension
+        )
 
     def _deviation(self, initial_values: Values) -> tuple[NDArray, NDArray]:
         """x(0) - mean(x(0)), shape (n, d), and the mean (d,)."""
         x = self.network._initial_values(initial_values, self.dimension)
-        return deviation_from_mean(x)
+        return runs.deviation_from_mean(x)
 
     @helpful_arguments
     def mean_square_error(
@@ -655,7 +649,7 @@ class PrivateConsensus(Frozen):
         initial[-1] = 0.0  # the deviation has no average
         variance = self.dimension * self.noise.modal_variance(vectors)
         errors = []
-        for t in range(step_count(steps) + 1):
+        for t in range(runs.step_count(steps) + 1):
             power = values**t
             gain = power if readout == "message" else 1 - power
             errors.append(initial @ power**2 + variance @ gain**2)
@@ -703,10 +697,10 @@ class PrivateConsensus(Frozen):
         >>> bool((error.lower <= error.value).all())
         True
         """
-        return estimated_error(
+        return runs.estimated_error(
             self.noise,
             self._deviation(initial_values)[0],
-            step_count(steps),
+            runs.step_count(steps),
             readout,
             probes=probes,
             confidence=confidence,
@@ -766,7 +760,7 @@ class PrivateConsensus(Frozen):
         (5,)
         """
         deviation, _ = self._deviation(initial_values)
-        decay = self.rate ** np.arange(step_count(steps) + 1)
+        decay = self.rate ** np.arange(runs.step_count(steps) + 1)
         from_values = decay**2 * np.sum(deviation**2)
         variance = self.dimension * self.noise.variance.sum()
         return from_values + (1 + decay) ** 2 * variance
@@ -809,7 +803,7 @@ class PrivateConsensus(Frozen):
         (5,)
         """
         deviation, _ = self._deviation(initial_values)
-        decay = self.rate ** np.arange(step_count(steps) + 1)
+        decay = self.rate ** np.arange(runs.step_count(steps) + 1)
         if noise is None:
             size = np.sqrt(self.dimension * self.noise.variance.sum())
         else:
@@ -855,7 +849,7 @@ class PrivateConsensus(Frozen):
         """
         deviation, _ = self._deviation(initial_values)
         errors = [deviation]
-        for _ in range(step_count(steps)):
+        for _ in range(runs.step_count(steps)):
             errors.append(self.network.iteration @ errors[-1])
         return np.stack(errors, axis=-1).reshape(deviation.size, -1)
 

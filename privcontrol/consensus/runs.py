@@ -297,7 +297,7 @@ def consensus_response(
         kept["states"] = blocks["states"].transpose(1, 0, 2)
         kept["inputs"] = blocks["eta"].T[:, :, None]
         kept["state_labels"] = labels
-        kept["input_labels"] = entry_labels(noise_labels(noise), dimension)
+        kept["input_labels"] = entry_labels(noise.labels, dimension)
     response = ConsensusResponse(
         errors,
         time=time,
@@ -319,17 +319,6 @@ def entry_labels(labels: list[str], dimension: int) -> list[str]:
     if dimension == 1:
         return labels
     return [f"{label}[{k}]" for label in labels for k in range(dimension)]
-
-
-def noise_labels(noise: AgentNoise) -> list[str]:
-    """Names ``eta[node]``, then ``delta[node,node]``, of the standard entries."""
-    labels = noise.network.labels
-    names = [f"eta[{label}]" for label in labels]
-    if noise.pairwise_std:
-        first, second = noise.links
-        for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            names.append(f"delta[{labels[i]},{labels[j]}]")
-    return names
 
 
 # -- mean-square errors ------------------------------------------------------------------

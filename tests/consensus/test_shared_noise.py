@@ -18,7 +18,7 @@ from privcontrol.consensus import (
     read_network,
     worst_coalition,
 )
-from privcontrol.consensus.message_noise import exposure_to
+from privcontrol.consensus.message_noise import AgentNoise
 from privcontrol.core import (
     DirectionAdjacency,
     GaussianNoise,
@@ -590,11 +590,13 @@ def test_a_coalition_is_evaluated_once_for_all_nodes(monkeypatch):
     group = agents(nx.cycle_graph(7), 1.0, 5.0, 2)
     asked = []
 
+    evaluated = AgentNoise.exposure_to
+
     def counted(noise, members):
         asked.append(members)
-        return exposure_to(noise, members)
+        return evaluated(noise, members)
 
-    monkeypatch.setattr("privcontrol.consensus.private.exposure_to", counted)
+    monkeypatch.setattr(AgentNoise, "exposure_to", counted)
     first = [group.guarantee_for(node=k, coalition=[0, 3]).gdp for k in (1, 2, 4, 5, 6)]
     assert asked == [(0, 3)]
     for k in range(20):
