@@ -39,10 +39,10 @@ from . import moments, simulation
 from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
 from .moments import LoopCost
+from .online import OnlineController
 from .optimum import Optimality, optimality
 from .report import write_report
 from .side import LinearSide, RunSignals, known_keywords
-from .simulation import OnlineController
 
 #: Probability of one run below which no margin is computed: parts of it underflow.
 _LEAST_TAIL = 1e-280
