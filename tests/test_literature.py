@@ -431,6 +431,7 @@ def test_every_design_without_a_floor_has_a_universal_bound():
 # the benchmark
 
 
+@pytest.mark.slow
 def test_a_short_benchmark(monkeypatch, tmp_path):
     """Two plants over 12 samples: each cell certified or refused with its cause.
 
