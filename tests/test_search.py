@@ -171,6 +171,7 @@ def test_every_word_of_users_finds_its_page_first(index):
     assert not missed
 
 
+@pytest.mark.slow
 def test_questions_and_terms_have_anchors(index):
     """Each question and each term is a heading, and so a result with an address."""
     titles = index["alltitles"]
