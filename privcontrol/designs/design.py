@@ -11,13 +11,10 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec
 
-import control as ct
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
-from ..core.ball_noise import RADIAL_LAWS
-from ..core.query_design import LAWS, LawOption
+from ..core.query_design import LawOption
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Structured
 from ..noise.within import Bound
@@ -26,28 +23,26 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.progress import timed_bar
-from ..numerics.thresholds import ALIKE, ROUNDED
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances, is_plain
+from ..secrets.disturbance import DisturbanceAdjacency
 from ..systems.linear import Plant
 from ..systems.varying import Plants, VaryingPlant, plant_of
 from .bounded import Limit, checked_bound, gain_within
-from .long_design import least_cost_of_white
+from .designed import cheapest, designed
+from .laws import beside_cheapest_floor, cheapest_law, options_of
 from .output_noise import OutputNoise
 from .problem import (
     DesignProblem,
-    Proposal,
     Weight,
     finished,
 )
-from .region_design import with_cheapest_floor
 from .request import Models, Request, joined, of_periods
 from .structured import (
     constrained_shape,
-    tangent_noise,
 )
-from .table import OF_RADIAL, check_covered, faster, sized
+from .table import faster, sized
 from .useful import check_models, check_size
 
 #: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
@@ -327,14 +322,14 @@ def design_output_noise(
     compares = is_open and (family is not None or request.budget.pure)
     chooses_floor = isinstance(floor, str) and not request.drawn_afresh
     if compares and not chooses_floor and constraints is None:
-        laws = _laws(request, plant, weight)
+        laws = options_of(request, plant, weight)
     if laws:
-        request = replace(request, family=_cheapest_law(laws))
+        request = replace(request, family=cheapest_law(laws))
     check_models(request, plant, max_std)
 
     with one_thread, timed_bar(progress, faster(request, plant)):
         if chooses_floor:
-            noise, laws = _beside_cheapest_floor(plant, request, weight, compares)
+            noise, laws = beside_cheapest_floor(plant, request, weight, compares)
         elif request.bound is not None:
             noise = _bounded(plant, request, request.bound, weight)
         elif constraints is not None:
@@ -349,41 +344,6 @@ def design_output_noise(
     if is_alone and not isinstance(models, str):
         warn_user(_EXACT_MODEL)
     return noise
-
-
-def _beside_cheapest_floor(
-    plant: Plant, request: Request, weight: Weight, compares: bool
-) -> tuple[OutputNoise, tuple[LawOption, ...]]:
-    """Return the noise of the cheapest law, each with its own floor, and all laws."""
-    floored = replace(request, floor=np.ones(plant.output_count))
-    several = laws_for(floored) if compares else ()
-    found: dict[str, OutputNoise] = {}
-    for law in several or (request.family,):
-        if law in RADIAL_LAWS:
-            check_covered(floored, OF_RADIAL)
-        asked = replace(request, family=law)
-        problem = DesignProblem(plant, asked, weight)
-        searched = problem
-        if problem.is_radial and asked.factor is None:
-            # the shape is that without a floor, whatever the floor is
-            shape = tangent_noise(problem, 1.0).factor
-            searched = replace(problem, request=replace(asked, factor=shape))
-        try:
-            best = cheapest(problem, with_cheapest_floor(searched, sized))
-        except (ValueError, UncertifiableError):
-            if not found:
-                raise
-            continue  # more directions than the law is for
-        asked = replace(asked, floor=best.parts[-1].white)
-        found[law] = finished(replace(problem, request=asked), best)
-    least = min(found, key=lambda law: found[law].design.cost)
-    if not several:
-        return found[least], ()
-    options = []
-    for law, noise in found.items():
-        option = LawOption.of(law, noise.design, request.releases)
-        options.append(replace(option, budget=None))
-    return found[least], tuple(sorted(options, key=lambda option: option.cost))
 
 
 def _priced_by_shape(noise: OutputNoise, weight: Weight) -> OutputNoise:
@@ -421,43 +381,6 @@ def _prices(
         other = designed(request, plant, weight=weight, adjacency=joined(parts))
         prices[shape] = other.std
     return prices
-
-
-def laws_for(request: Request) -> tuple[str, ...]:
-    """Return the laws that may keep a budget as it was asked, none where it is Gaussian's.
-
-    "truncated" is among them however many directions the secret moves in.
-    """
-    budget = request.budget
-    covered = not any(refusal.refuses(request) for refusal in OF_RADIAL)
-    if not covered or request.factor is not None or not budget.epsilon:
-        return ()
-    if request.floor is not None:
-        return () if budget.pure else ("gaussian", "ball", "truncated")
-    return ("laplace", "ball") if budget.pure else LAWS
-
-
-def _laws(request: Request, plant: Plant, weight: Weight) -> tuple[LawOption, ...]:
-    """Return the laws that keep a budget, cheapest first, none where one is possible."""
-    found = []
-    for law in laws_for(request):
-        try:
-            noise = designed(replace(request, family=law), plant, weight=weight)
-        except ValueError:  # more directions than the law is for
-            continue
-        option = LawOption.of(law, noise.design, request.releases)
-        if request.floor is not None:
-            # no number of releases is known at which it turns
-            option = replace(option, budget=None)
-        found.append(option)
-    return tuple(sorted(found, key=lambda option: option.cost))
-
-
-def _cheapest_law(laws: Sequence[LawOption]) -> str:
-    """Return the law of least cost, of those that are alike the best known one."""
-    least = laws[0].cost * (1 + ALIKE)
-    names = {option.law for option in laws if option.cost <= least}
-    return next(law for law in LAWS if law in names)
 
 
 def _check_bounded(
@@ -523,85 +446,6 @@ def _constrained(
     noise = designed(request, plant, weight=weight)
     check(noise.design.noise.covariance)
     return noise
-
-
-@one_thread
-def designed(
-    request: Request,
-    sys: ct.StateSpace | Plant,
-    *,
-    weight: Weight = None,
-    **changes: Any,
-) -> OutputNoise:
-    """Design noise for a request, up to the arguments given, without warnings."""
-    request = replace(request, **changes)
-    if request.bound is not None:
-        raise PrivacyError(
-            "bound: other designs than design_output_noise (codesign, design.price) choose "
-            "noise without a bound; design noise for the loop with weight=loop and bound="
-        )
-    problem = DesignProblem(Plant.of(sys), request, weight)
-    return finished(problem, cheapest(problem, sized(problem)))
-
-
-def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
-    """Return independent noise in place of a design that costs more.
-
-    A `PrivacyWarning` says where the gap that was asked for is missed.
-    """
-    request = problem.request
-    other = _independent(problem, found)
-    if other is not None:
-        gap = other.cost / found.lower_bound - 1
-        alike = other.bounded(found.lower_bound)
-        unit_bound = found.unit_bound
-        found = replace(alike, gap=min(found.gap, gap), unit_bound=unit_bound)
-    if found.gap > request.gap:
-        reason = "no noise that was tried comes closer"
-        if request.region is not None:
-            reason = (
-                "the bound is for plants that stay the same, the guarantee for every "
-                "sequence of plants of the region; over a finite horizon less noise may do"
-            )
-        elif any(part.events > 1 for part in disturbances(request.adjacency)):
-            reason = "bound and guarantee count only a part of what changes share"
-        elif request.order is not None:
-            reason = (
-                f"none of order {request.order} or less that was tried comes closer"
-            )
-        warn_user(
-            f"the noise costs {100 * found.gap:.3g} % more than the lower bound, where "
-            f"gap={request.gap:g} was asked for: {reason}"
-        )
-    return found
-
-
-def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
-    """Return independent noise of the same promise, None if it does not cost less."""
-    request = problem.request
-    is_own = request.factor is not None or request.family.startswith("iid-")
-    is_own |= problem.is_radial
-    was_tried = request.has_models and request.drawn_afresh
-    was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
-    most = found.cost * (1 - ALIKE)
-    if is_own or was_tried or most <= found.lower_bound:
-        return None
-    lasts = request.horizon.ends and is_plain(request.adjacency)
-    if lasts and not problem.varies:
-        if least_cost_of_white(problem) >= most:
-            return None
-    alone = replace(request, family=f"iid-{request.family}")
-    requests = [alone.standing]
-    if request.region is not None:  # whose bound takes longer
-        requests.append(alone)
-    for asked in requests:
-        try:
-            other = sized(replace(problem, request=asked))
-        except (PrivacyError, UncertifiableError):
-            return None
-        if other.cost >= most:
-            return None
-    return other
 
 
 def _check_loop(weight: Weight, plant: Plant) -> None:

@@ -82,13 +82,12 @@ _OF_OUTPUT = 12
 #: enters with the secret.
 _LOOKED_AT = 33
 _NEVER_SILENT = 1e-4
-#: Orders without gain after which the search for one ends, for long changes of any shape,
-#: and gaps beyond the one asked for at which their first realisation will do.
-_PATIENCE = 40
+#: Gaps beyond the one asked for at which the first realisation of noise for long changes
+#: of any shape will do.
 _NEAR_ENOUGH = 2
 #: Speed: problems whose shapings are kept.
 _KEPT = 8
-#: How many times the gap of a further attempt is that of the one before.
+#: How many times more white noise a further attempt adds than the one before.
 _COARSER = 10.0
 
 
@@ -238,9 +237,9 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
     """The cheapest certified shaping of those for a gap.
 
     They are realised from the best spectrum, then, as long as none is within the gap of
-    the bound, from that with more and more white noise, and at last as for a larger gap.
-    Where the best noise almost vanishes in some direction, double precision holds a
-    realisation only of noise that does so less.
+    the bound, from that with more and more white noise. Where the best noise almost
+    vanishes in some direction, double precision holds a realisation only of noise that
+    does so less.
     """
     enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     least = _autoregressive(problem, allowed, enough)
@@ -249,9 +248,9 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
     if least is not None and least.cost <= enough:
         return least
     refusal: UncertifiableError | None = None
-    for asked, added in _attempts(problem):
+    for added in _additions(problem.gap):
         try:
-            tried = _shapings_for(asked, added)
+            tried = _shapings_for(problem, added)
         except UncertifiableError as error:
             refusal = refusal or error
             continue
@@ -328,16 +327,11 @@ def _autoregressive(
     return least
 
 
-def _attempts(problem: _Problem) -> Iterator[tuple[_Problem, float]]:
-    """The problem and shares of white noise, none at first; then for larger gaps."""
-    gap = problem.gap
-    yield problem, 0.0
+def _additions(gap: float) -> Iterator[float]:
+    """The shares of white noise that are added to a spectrum, none at first."""
+    yield 0.0
     while gap <= 1:
-        yield problem, FLOOR * gap
-        gap *= _COARSER
-    gap = problem.gap * _COARSER
-    while gap <= 1:
-        yield replace(problem, gap=gap), 0.0
+        yield FLOOR * gap
         gap *= _COARSER
 
 
@@ -535,7 +529,6 @@ class _Problem(ByContent):
         """
         least = np.inf
         best = None
-        best_order = 0
         for shaping in shapings:
             with search_round(shaping.order):
                 shaped = frequency_response(shaping, self.grid.points)
@@ -547,10 +540,7 @@ class _Problem(ByContent):
             if cost < least:
                 least = cost
                 best = shaping.scaled(math.sqrt(square))
-                best_order = shaping.order
             if least <= enough:
-                break
-            if self.is_long and shaping.order > best_order + _PATIENCE:
                 break
         if best is None:
             raise UncertifiableError(NOT_STABLE)

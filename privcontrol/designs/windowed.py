@@ -295,7 +295,6 @@ class _Found(NamedTuple):
     shares: _Shares  # that prove most
     bounding: _Step  # the spectrum that is the best for them
     cheapest: _Step  # the one that hides these signs at the least cost
-    mean: _Step  # of all spectra, which leaves less where each leaves other signs
 
 
 class BestSpectrum(NamedTuple):
@@ -352,7 +351,7 @@ class SpectrumProblem:
                 bound = found.bounding.cost**2
                 bounding = known.weights(active)
             every: list[list[NDArray]] = []
-            for step in (found.bounding, found.cheapest, found.mean):
+            for step in (found.bounding, found.cheapest):
                 worst, signs = self._worst(step, active)
                 every.append(signs)
                 if step.cost * worst < least:
@@ -393,10 +392,7 @@ class SpectrumProblem:
         if self._energies is not None:
             return self._scalar_step(self._energies, weights.singles)
         values, vectors = np.linalg.eigh(self._kernel(weights))
-        return self._left_by(np.sqrt(np.maximum(values, 0.0)), vectors)
-
-    def _left_by(self, sizes: NDArray, vectors: NDArray) -> _Step:
-        """Return what a spectrum of eigenvalues (N, r) and vectors (N, r, r) leaves."""
+        sizes = np.sqrt(np.maximum(values, 0.0))
         cost = float(self.circle.mean(sizes.sum(axis=1)))
         sizes = np.maximum(sizes, NEGLIGIBLE * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
@@ -409,11 +405,6 @@ class SpectrumProblem:
             axes = whitening @ ball
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
-
-    def _of_roots(self, roots: NDArray) -> _Step:
-        """Return what a spectrum (N, r, r) leaves, scaled to a cost of one."""
-        cost = self.circle.mean(np.trace(roots, axis1=1, axis2=2))
-        return self._left_by(*np.linalg.eigh(roots / cost))
 
     @cached_property
     def _energies(self) -> NDArray | None:
@@ -489,10 +480,8 @@ class SpectrumProblem:
         power = _FAST
         bound = 0.0
         least = np.inf
-        together = np.zeros(1)
         for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
-            together = together + step.roots
             if step.cost < bound:
                 power = _SAFE
             if step.cost >= bound:
@@ -513,7 +502,7 @@ class SpectrumProblem:
                 known.signs * (every / worst) ** (2 * power),
                 _turned_weights(known.balls, step.forms, worst, power),
             ).normalised()
-        return _Found(shares, bounding, cheapest, self._of_roots(together))
+        return _Found(shares, bounding, cheapest)
 
     def _worst(
         self, step: _Step, active: Sequence[NDArray] = ()

@@ -38,7 +38,8 @@ from ..core.ball_noise import RADIAL_LAWS
 from ..core.blocks import cheapest_blocks, cheapest_rows, rank_read
 from ..core.noise import GaussianNoise
 from ..designs.correlated import is_energy_ball
-from ..designs.design import designed, laws_for
+from ..designs.designed import designed
+from ..designs.laws import laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..designs.structured import radial_variance, tangent_noise

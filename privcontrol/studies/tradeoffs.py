@@ -23,7 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._figures import COLORS, finished_plot, own_axes
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
-from ..designs.design import designed, laws_for
+from ..designs.designed import designed
+from ..designs.laws import laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.request import Request, joined
 from ..loop.assembly import private_lqg

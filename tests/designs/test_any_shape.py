@@ -234,7 +234,8 @@ def test_noise_over_a_horizon_hides_every_sign():
     assert attained == pytest.approx(noise.guarantee.gdp, rel=1e-6)
     assert noise.design.gap < 0.01
     level = pc.DisturbanceAdjacency({"w": 1.0}, duration=duration, shape="level")
-    assert noise.guarantee_for([lag(0.9)], adjacency=level).gdp <= attained
+    of_level = noise.guarantee_for([lag(0.9)], adjacency=level).gdp
+    assert of_level <= attained * (1 + 1e-9)  # both are rounded
 
 
 def test_a_floor_counts():

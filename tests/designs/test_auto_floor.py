@@ -14,7 +14,7 @@ from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import kappa_inverse
-from privcontrol.designs import design
+from privcontrol.designs import design, designed, laws, table
 from privcontrol.designs.request import Request
 from privcontrol.designs.useful import check_models
 from privcontrol.systems.linear import Plant
@@ -204,13 +204,14 @@ def test_auto_floor_is_searched_far_above_independent_noise(width):
 def counted_designs(monkeypatch):
     """Every design that is made from here on, whether it succeeds or not."""
     made = []
-    size = design.sized
+    size = table.sized
 
     def counted(problem):
         made.append(problem)
         return size(problem)
 
-    monkeypatch.setattr(design, "sized", counted)
+    for module in (design, designed, laws):
+        monkeypatch.setattr(module, "sized", counted)
     return made
 
 

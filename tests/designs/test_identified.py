@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import privcontrol as pc
-from privcontrol.designs.design import designed
+from privcontrol.designs.designed import designed
 from privcontrol.noise.process import promising
 from privcontrol.regions.identified import (
     energy_bound,

@@ -31,7 +31,7 @@ from privcontrol.core import audit, blocks as search
 from privcontrol.core.ball_noise import BlockNoise
 from privcontrol.core.blocks import _Norm, cheapest_rows, partitions, rank_read
 from privcontrol.core.manifold import EllipsoidMoves
-from privcontrol.designs.design import designed as of_request
+from privcontrol.designs.designed import designed as of_request
 from privcontrol.loop import optimum
 from privcontrol.loop.optimum import NoiseProgram, expected_total
 from privcontrol.noise.exact import ExactNoise
