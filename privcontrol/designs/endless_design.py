@@ -194,18 +194,22 @@ def stationary_design(
         best = _spectrum_for(problem)
     bound = best.lower_bound / allowed**2
     if driven is not None and order is None and driven.cost <= bound * (1 + gap):
-        return replace(driven, lower_bound=min(bound, driven.cost))
+        return replace(
+            driven, lower_bound=min(bound, driven.cost), weights=best.weights
+        )
     with piece(1, 2):
         found = _cheapest_certified(problem, allowed)
     if driven is not None and order is None and driven.cost < found.cost:
-        return replace(driven, lower_bound=min(bound, driven.cost))
+        return replace(
+            driven, lower_bound=min(bound, driven.cost), weights=best.weights
+        )
     return StationaryDesign(
         Filtered(found.shaping, response),
         found.shift,
         found.cost,
         min(bound, found.cost),
         secret.scaled_system,
-        best.multipliers,
+        best.weights,
     )
 
 

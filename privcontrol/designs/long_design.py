@@ -17,7 +17,7 @@ from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUNDED
-from ..secrets.disturbance import causal_map, is_plain
+from ..secrets.disturbance import causal_map, come_once, disturbances, is_plain
 from ..secrets.secret import SecretInputs, as_secret
 from ..systems.linear import LinearSystem, response_from_rest
 from .endless_design import stationary_design
@@ -30,6 +30,7 @@ from .problem import (
     white_cost,
 )
 from .request import Request
+from .windowed import Weighted
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
@@ -40,6 +41,9 @@ _OF_A_BOUND = 24
 #: small compared with the largest.
 _MOST_MOVES = 8000
 _LEAST_SHARE = 1e-3
+#: Gap of the noise without a horizon, as a part of the one that is asked for. The run
+#: itself leaves the rest.
+_SHARE_OF_LASTING = 1 / 16
 
 
 def long_noise(problem: DesignProblem) -> Proposal | None:
@@ -55,6 +59,8 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
     if found is None:
         return None
     secret, price, design = found
+    if design.weights is None:
+        return None
     horizon = problem.horizon
     allowed = request.allowed_shift
     part = _from_rest(design)
@@ -63,7 +69,8 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
     energies = np.sum(impulse**2, axis=(1, 2))
     cost = float(remaining @ energies)
     enough = cost / (1 + request.gap) * allowed**2
-    bound = _bound_of_run(secret, price, design.multipliers, horizon, enough)
+    weighted = _weighted_changes(secret, design.weights, horizon)
+    bound = _bound_of_run(secret, price, *weighted, horizon, enough)
     bound = bound / allowed**2
     if not cost <= bound * (1 + request.gap):
         return None
@@ -113,7 +120,7 @@ def _of_any_length(
         price = price_of(problem.weight, problem.plant.output_count)
         secret = endless_secret(request.adjacency, problem.plant)
         design = stationary_design(
-            secret, request.allowed_shift, price, gap=request.gap / 4
+            secret, request.allowed_shift, price, gap=_SHARE_OF_LASTING * request.gap
         )
     except (ValueError, PrivacyError, UncertifiableError):
         return None
@@ -121,7 +128,10 @@ def _of_any_length(
 
 
 def _is_long_and_plain(request: Request, weight: Weight) -> bool:
-    """Return whether a long run is asked for, with disturbances of at most some forty shapes."""
+    """Return whether a long run is asked for, with disturbances that come once.
+
+    They have any shape, or one of at most some forty.
+    """
     if request.horizon < _LONG or request.has_models or request.family != "gaussian":
         return False
     options = (request.floor, request.resolution, request.factor)
@@ -129,12 +139,32 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
         return False
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
-    return is_plain(request.adjacency)
+    is_varying = all(part.is_varying for part in disturbances(request.adjacency))
+    return is_plain(request.adjacency) or (is_varying and come_once(request.adjacency))
+
+
+def _weighted_changes(
+    secret: SecretInputs, weights: Weighted, horizon: int
+) -> tuple[NDArray, NDArray]:
+    """Return changes (T, q, M) that begin at the first sample, and their weights (M,).
+
+    Of changes of any shape they are the signs that prove the stationary bound.
+    """
+    changes = [secret.changes(horizon)] if secret.signals else []
+    for window, signs in zip(secret.windows, weights.signs, strict=True):
+        shapes = signs.reshape(len(signs), window.longest, -1) * window.radii
+        during = shapes.transpose(1, 2, 0)[:horizon]
+        own = np.zeros((horizon, secret.inputs, len(signs)))
+        own[: len(during), list(window.columns)] = during
+        changes.append(own)
+    shares = [weights.singles, *weights.shares]
+    return np.concatenate(changes, axis=2), np.concatenate(shares)
 
 
 def _bound_of_run(
     secret: SecretInputs,
     price: LinearSystem,
+    changes: NDArray,
     multipliers: NDArray,
     horizon: int,
     enough: float,
@@ -146,7 +176,6 @@ def _bound_of_run(
     ends at a bound of ``enough``.
     """
     relative = multipliers / multipliers.max()
-    changes = secret.changes(horizon)
     if horizon * len(multipliers) > _MOST_MOVES:
         is_heavy = relative >= _LEAST_SHARE
         relative = relative[is_heavy]

@@ -46,6 +46,7 @@ from ..systems.linear import LinearSystem, Plant
 from .output_noise import OutputNoise
 from .promised import promised
 from .request import Request
+from .windowed import Weighted
 
 #: Excess over its budget above which proposed noise is refused, and how much faster noise
 #: beside a floor has to grow than its excess.
@@ -230,8 +231,8 @@ class StationaryDesign(PricedByShape):
         The mean cost of a sample, and that of any Gaussian noise of this shift.
     secret : LinearSystem or None
         From secret inputs in units of their radii to the outputs, None for many units.
-    multipliers : ndarray
-        They prove the bound.
+    weights : Weighted or None
+        Those of hidden changes that prove the bound, where they are known.
     symmetry : str or None
         What the design made use of, such as "1000 equal units".
     """
@@ -241,7 +242,7 @@ class StationaryDesign(PricedByShape):
     cost: float
     lower_bound: float
     secret: LinearSystem | None = None
-    multipliers: NDArray = field(default_factory=lambda: np.zeros(0))
+    weights: Weighted | None = field(default=None, compare=False, repr=False)
     shapes: Callable[[], dict[str, NDArray]] | None = field(
         default=None, compare=False, repr=False
     )

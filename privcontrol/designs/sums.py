@@ -192,9 +192,10 @@ def with_sums(
                 added.append(size[:, None])
         if not added:
             break
-        kept = found.multipliers > _LIGHT * found.multipliers.max()
+        singles = found.weights.singles
+        kept = singles > _LIGHT * singles.max()
         columns = np.dstack([columns[:, :, kept], *added])
-        weights = np.append(found.multipliers[kept], np.full(len(added), _NEW))
+        weights = np.append(singles[kept], np.full(len(added), _NEW))
         with piece(update, _ROUNDS):
             found = solved(columns, weights / weights.sum())
         best = max(best, found, key=lambda each: each.lower_bound)

@@ -221,12 +221,15 @@ class Weighted(NamedTuple):
     """Weights of single moves (K,), and matrices of those of each window and each ball.
 
     Their sum is one, in which a window counts with its trace over its number of values, and
-    a ball with its trace.
+    a ball with its trace. Where the matrix of a window is a mean over signs, ``signs`` has
+    them (S, k q) and ``shares`` their weights (S,).
     """
 
     singles: NDArray
-    windows: tuple[NDArray, ...]
+    windows: tuple[NDArray, ...] = ()
     balls: tuple[NDArray, ...] = ()
+    signs: tuple[NDArray, ...] = ()
+    shares: tuple[NDArray, ...] = ()
 
     def scaled(self, total: float) -> Weighted:
         """Return all weights divided by a number."""
@@ -282,11 +285,13 @@ class _Shares(NamedTuple):
     def weights(self, active: Sequence[NDArray]) -> Weighted:
         """Return the weights as matrices, from the signs (S, N) of each window."""
         ends = np.cumsum([len(signs) for signs in active])[:-1]
+        shares = np.split(self.signs, ends)
         matrices = []
-        # of no window, np.split makes one empty part
-        for signs, own in zip(active, np.split(self.signs, ends), strict=False):
+        for signs, own in zip(active, shares, strict=True):
             matrices.append((signs.T * own) @ signs)
-        return Weighted(self.singles, tuple(matrices), self.balls)
+        return Weighted(
+            self.singles, tuple(matrices), self.balls, tuple(active), tuple(shares)
+        )
 
 
 class _Found(NamedTuple):
@@ -302,7 +307,7 @@ class BestSpectrum(NamedTuple):
 
     spectrum: NDArray  # S (N, r, r), which hides every move with that shift
     lower_bound: float  # of the cost of any spectrum that hides the moves
-    multipliers: NDArray  # of the single moves, which prove the bound
+    weights: Weighted  # which prove the bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +382,7 @@ class SpectrumProblem:
         values = np.linalg.eigvalsh(kernel)
         roots = np.sqrt(np.maximum(values, 0.0))
         bound = float(self.circle.mean(roots.sum(axis=1))) ** 2
-        return BestSpectrum(best, bound, weights.singles)
+        return BestSpectrum(best, bound, weights)
 
     def _kernel(self, weights: Weighted) -> NDArray:
         kernel = (self.columns * weights.singles) @ _adjoint(self.columns)

@@ -1121,15 +1121,21 @@ def is_covered(adjacency: Adjacency) -> bool:
     return any(part.window is not None for part in disturbances(adjacency))
 
 
-def is_plain(adjacency: Adjacency) -> bool:
-    """Return whether changes of few lengths come once, whenever they start."""
+def come_once(adjacency: Adjacency) -> bool:
+    """Return whether there are only changes that come once, whenever they start."""
     changes = disturbances(adjacency)
     for part in changes:
-        often = part.times is not None or part.events > 1
-        is_long = part.is_varying or part.duration > MOST_LENGTHS
-        if part.norm != "single" or often or is_long:
+        if part.norm != "single" or part.times is not None or part.events > 1:
             return False
     return len(changes) == len(adjacency.parts)
+
+
+def is_plain(adjacency: Adjacency) -> bool:
+    """Return whether changes of few lengths come once, whenever they start."""
+    for part in disturbances(adjacency):
+        if part.is_varying or part.duration > MOST_LENGTHS:
+            return False
+    return come_once(adjacency)
 
 
 def is_dense(adjacency: Adjacency) -> bool:

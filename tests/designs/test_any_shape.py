@@ -238,6 +238,37 @@ def test_noise_over_a_horizon_hides_every_sign():
     assert of_level <= attained * (1 + 1e-9)  # both are rounded
 
 
+@pytest.mark.slow
+def test_a_long_run_has_noise_of_low_order_whose_bound_is_one_of_dense_noise():
+    """The bound of a run is below what another search pays, and every sign is hidden."""
+    plant = ct.ss(
+        [[0.86, 0.27], [-0.27, 0.86]],
+        [[1, 0.2], [0.5, 1]],
+        [[1, 0.3]],
+        0,
+        1,
+        inputs=["w", "v"],
+    )
+    secret = pc.DisturbanceAdjacency(
+        {"w": 1.0, "v": 0.5}, duration=4, shape="any", together=True
+    )
+    horizon = 240
+    noise = designed(plant, secret, horizon, gap=0.01)
+    assert isinstance(noise.parts[0], Filtered)
+    assert noise.design.gap <= 0.01
+    dense = designed(plant, secret, horizon, gap=0.01, floor=1e-6)
+    assert isinstance(dense.parts[0], Correlated)
+    assert noise.design.lower_bound <= dense.design.cost <= noise.design.cost
+    assert not noise.parts[0].starts_stationary
+    moved = responses(plant, horizon)[1:, :-1]  # y(0) is not moved
+    impulse = noise.parts[0].system.impulse_response(horizon - 1)[:, 0, 0]
+    root = scipy.linalg.toeplitz(impulse, np.zeros(horizon - 1))  # from rest
+    whitened = np.linalg.solve(root, moved.reshape(horizon - 1, -1))
+    whitened = whitened.reshape(horizon - 1, -1, 2) * np.array([1.0, 0.5])
+    attained = largest_of_all_signs(whitened[:, 100:140], 4, True)
+    assert 0.999 * noise.guarantee.gdp <= attained <= noise.guarantee.gdp * (1 + 1e-9)
+
+
 def test_a_floor_counts():
     without = designed(lag(0.9), change(3), 10)
     beside = designed(lag(0.9), change(3), 10, floor=0.5)
