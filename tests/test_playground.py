@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
+from repeats import few
 from scipy.stats import norm
 
 import privcontrol as pc
@@ -90,7 +91,7 @@ def test_the_page_carries_a_design_of_today(noise):
 
 
 @needs_node
-@pytest.mark.parametrize("k", range(len(CHOICES)))
+@pytest.mark.parametrize("k", few([0, 2, 1, 3, 4, 5], of=2))
 def test_the_page_promises_no_less_than_recursions_find(noise, answers, k):
     asked, said = CHOICES[k], answers[k]
     shift = scipy.optimize.brentq(

@@ -80,6 +80,7 @@ def test_the_script_runs_and_prints_the_guarantee_of_the_readme(tmp_path):
     assert (tmp_path / "first_private_loop.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_prices_are_those_of_the_readme(monkeypatch, tmp_path, capsys):
     """The loop behind two kinds of noise, as README prints it."""
     monkeypatch.chdir(tmp_path)

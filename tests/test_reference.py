@@ -86,6 +86,7 @@ HOUSE_RULES = {
 }
 
 
+@pytest.mark.slow
 def test_numpydoc_finds_no_fault_but_where_the_house_deviates():
     validate = pytest.importorskip("numpydoc.validate").validate
     faults = {}
@@ -200,6 +201,7 @@ def test_what_is_inherited_is_in_the_reference():
     assert "entering" not in api_page.members(pc.StateAdjacency)
 
 
+@pytest.mark.slow
 def test_the_page_of_a_class_begins_with_its_methods(tmp_path, monkeypatch):
     """And shows no constructor that users do not call."""
     pytest.importorskip("numpydoc")

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
+from repeats import few
 from stress import random_files
 from verified_cases import SOME, design, first_design
 
@@ -359,6 +360,7 @@ def test_delta_needs_no_exponents_beyond_a_machine_of_32_bits(monkeypatch):
     assert verify.delta_of(Fraction(1, 2), Fraction(1)) == expected
 
 
+@pytest.mark.slow
 def test_radial_noise_of_other_budgets_is_not_covered(path):
     vehicle = pc.plants.vehicle()
     place = pc.StateAdjacency({"position": 1.0}, times=0)
@@ -387,7 +389,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", few(ROWS, of=3))
 def test_delta_of_blocks_is_a_bound_and_sharp(name):
     """A million draws see a delta that is 3 % off, with a chance below 1e-12 to fail.
 
@@ -442,7 +444,9 @@ def test_a_law_is_moved_to_a_grid_with_its_mass_and_its_mean():
         assert (chances >= 0).all()
 
 
-@pytest.mark.parametrize("kind", ["blocks three", "blocks plane", "blocks releases"])
+@pytest.mark.parametrize(
+    "kind", few(["blocks plane", "blocks three", "blocks releases"], of=1)
+)
 def test_a_claim_of_blocks_that_is_too_small_is_refused(kind, path):
     one = next(
         found
