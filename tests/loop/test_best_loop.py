@@ -42,7 +42,9 @@ def vehicle_loop(noise, **options):
     return pc.private_lqg(pc.plants.vehicle(), **WEIGHTS, noise=noise, **options)
 
 
-@pytest.mark.parametrize("secret, epsilon, horizon, P0, public, knowing, best", TABLE)
+@pytest.mark.parametrize(
+    "secret, epsilon, horizon, P0, public, knowing, best", few(TABLE, of=2)
+)
 def test_the_table_of_costs(secret, epsilon, horizon, P0, public, knowing, best):
     noise = vehicle_noise(secret, epsilon, horizon)
     loop = vehicle_loop(noise, P0=P0, terminal=0)
