@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..core.query_design import LAWS
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import DesignProblem
 from ..numerics.checks import (
     instance_of,
     one_of,
@@ -20,19 +19,15 @@ from ..numerics.checks import (
     real_array,
     sample_count,
 )
-from ..numerics.errors import warn_user
-from ..numerics.linalg import EPS
-from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.horizon import NO_HORIZON, Horizon, Run
-from ..secrets.modes import warn_of_costly_modes
-from ..systems.linear import Plant, poles_of, semidefinite
+from ..systems.linear import Plant, semidefinite
 from ..systems.nonlinear import is_nonlinear
 from ..systems.varying import Plants, VaryingPlant
+from .cautions import warn_if_useless, warn_of_growth, warn_of_public_secret
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .data import LoopData
 from .loop import PrivateLoop
-from .lqg import LqgDesign, OwnDesign, constant_filter
-from .moments import OverRun
+from .lqg import LqgDesign, OwnDesign
 from .optimum import optimal_loop
 from .side import (
     LinearSide,
@@ -209,7 +204,8 @@ def private_loop(
             "ct.nlsys; private_lqg(P0=...) makes a loop with a prior"
         )
     if controller is not None:
-        return PrivateLoop(assembled(loop))
+        warn_of_growth(loop)
+        return PrivateLoop(loop)
     if K is None or L is None:
         raise TypeError("private_loop: expected K and L, or controller=...")
     for name_of, gain in (("K", K), ("L", L)):
@@ -227,7 +223,8 @@ def private_loop(
     gains = Gains.of(plant, L, L if form == "predictor" else None)
     observer = ObserverFeedback.of(side, K, gains, form)
     loop = LoopData(side, observer, noise, weights, name, form, truth=truth)
-    return PrivateLoop(assembled(loop))
+    warn_of_growth(loop)
+    return PrivateLoop(loop)
 
 
 @known_keywords
@@ -323,63 +320,6 @@ def _prior(
     if initial_state is None:
         return covariance, None
     return covariance, matrix(initial_state, "initial_state", (n,))
-
-
-def assembled(loop: LoopData) -> LoopData:
-    """Warn of an unstable loop, and of noise that an unstable mode makes grow."""
-    noise = loop.noise
-    if noise is not None and noise.factor is not None and noise.request is not None:
-        warn_of_costly_modes(
-            noise.plant_data,
-            noise.request.adjacency,
-            noise.process.samples,
-            ("unstable",),
-        )
-    if loop.dynamics.varies:
-        return loop
-    poles = poles_of(loop.dynamics.fixed)
-    worst = poles[np.abs(poles).argmax()]
-    if np.abs(worst) > 1 + ON_CIRCLE:
-        if worst.imag == 0:
-            worst = worst.real
-        advice = "check the sign of the controller, u = controller (yhat, r)"
-        if loop.law.follows_states:
-            advice = (
-                "the feedback is u = -K (estimate - xd) + ud, and L multiplies yhat - "
-                "C xhat - D u: check the signs of K and L"
-            )
-        warn_user(
-            f"the closed loop is unstable: its largest pole is {worst:.4g}; {advice}, "
-            "and that it belongs to this plant",
-            UserWarning,
-        )
-    return loop
-
-
-def warn_of_public_secret(loop: LoopData) -> None:
-    """`PrivacyWarning` where the prior knows a direction that the noise is to hide."""
-    design = loop.design
-    noise = loop.noise
-    if design is None or design.P0 is None or noise is None or noise.request is None:
-        return
-    if not loop.hides_states:
-        return
-    moves = DesignProblem(noise.plant_data, noise.request).moves.vectors
-    variances = np.diag(design.P0)
-    # states count in their deviations, or in moves where there are none
-    sizes = np.where(variances > 0, variances, np.sum(moves**2, axis=1))
-    units = np.sqrt(np.where(sizes > 0, sizes, 1.0))
-    values, vectors = np.linalg.eigh(design.P0 / units[:, None] / units)
-    known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
-    moves = moves / units[:, None]
-    told = np.abs(known.T @ moves).max(axis=0, initial=0.0)
-    if (told > ROUNDED * np.linalg.norm(moves, axis=0)).any():
-        warn_user(
-            "P0: it is 0 along a direction that the noise hides, which declares that "
-            "part of the secret public: whoever reads P0 and initial_state knows it. "
-            "Pass the "
-            "variance that somebody without the secret would state"
-        )
 
 
 def _check_states(plant: Plant) -> None:
@@ -591,10 +531,8 @@ def private_lqg(
         best = optimal_loop(loop, positive_number(cap, "cap"), progress, family)
         return PrivateLoop(best)
     warn_of_public_secret(loop)
-    loop = assembled(loop)
-    if not design.is_kalman and not sums and not loop.never_ends:
-        # x(0) is as uncertain as it is without privacy noise, for any noise
-        _warn_if_useless(loop, constant_filter(side, weights, None).covariance)
+    warn_of_growth(loop)
+    warn_if_useless(loop)
     return PrivateLoop(loop)
 
 
@@ -652,31 +590,10 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
             "codesign: expected noise from design_output_noise to start from, got "
             "none; pass noise=..."
         )
-    if noise.horizon.ends and not design.knows_start:
+    if design.lacks_start(noise.horizon):
         raise ValueError(
             "codesign: over a horizon the best noise depends on what is known of x(0); "
             "pass its public covariance P0"
-        )
-
-
-def _warn_if_useless(loop: LoopData, P0: NDArray) -> None:
-    """`PrivacyWarning` where the loop costs more than no control at all."""
-    observer = loop.observer
-    if loop.noise is None or observer is None:
-        return
-    times = loop.noise.timepts
-    expected = OverRun(P0, times)
-    cost = expected.cost(loop).total
-    still = replace(observer, K=np.zeros_like(observer.K))
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        idle = expected.cost(replace(loop, law=still, noise=None)).total
-    if cost > idle:
-        warn_user(
-            f"this loop costs {cost:.3g} over its {len(times)} samples, and no control "
-            f"at all {idle:.3g}: it follows the privacy noise. Pass the public "
-            "covariance P0 of x(0), with which the filter knows the noise, weigh "
-            "inputs more (R), or "
-            "trust measurements less (RN)"
         )
 
 

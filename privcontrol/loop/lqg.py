@@ -917,10 +917,9 @@ class LqgDesign(ByContent, Saved):
         """Return whether its filter knows the prior and the noise."""
         return self.estimator == "kalman"
 
-    @property
-    def knows_start(self) -> bool:
-        """Return whether its filter begins with a prior of x(0)."""
-        return self.is_kalman and self.P0 is not None
+    def lacks_start(self, horizon: Horizon) -> bool:
+        """Return whether the best noise depends on a prior of x(0) that is not there."""
+        return horizon.ends and not (self.is_kalman and self.P0 is not None)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

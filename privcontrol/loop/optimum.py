@@ -757,7 +757,7 @@ def optimality(loop: LoopData) -> Optimality:
     any_law = _shift_of_any_law(noise)
     if noise.family != "laplace" or any_law is None:
         _check_covered(noise)
-    if noise.horizon.ends and not design.knows_start:
+    if design.lacks_start(noise.horizon):
         raise ValueError(
             "optimality: over a horizon it depends on what is known of x(0); pass the "
             "public covariance P0 to private_lqg"
