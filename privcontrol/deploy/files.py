@@ -32,7 +32,6 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.loss import PrivacyLoss, scaled
 from ..secrets.disturbance import query_of
-from ..systems.linear import impulse_energies
 
 #: What a file may lead to that holds other things than were written.
 _UNREADABLE = (
@@ -148,7 +147,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
         )
     if request.horizon != noise.horizon or request.bound != noise.kept:
         raise PrivacyError(_ALTERED)
-    if noise.horizon.ends and noise.horizon > longest:
+    if noise.horizon.count_or(0) > longest:
         raise ValueError(
             f"path: expected a horizon of at most {longest} samples, got "
             f"{noise.horizon:g}, which takes about {1e-5 * noise.horizon:.0f} s or more "
@@ -197,11 +196,8 @@ def _lasting_design(
 ) -> StationaryDesign:
     """Return the design of filtered noise, without a lower bound."""
     (secret,) = secrets_of(noise.request.adjacency, [noise.plant_data])
-    if noise.horizon.ends:  # the cost of the whole run
-        cost = float(noise.process.total.variances(noise.horizon).sum())
-    else:
-        energy = impulse_energies(filtered.system).sum()
-        cost = float(energy + (noise.process.total.white**2).sum())
+    # of the whole run, or of any sample where it never ends
+    cost = float(noise.process.total.variances(noise.horizon.distinct).sum())
     shift = guarantee.loss.shift
     return StationaryDesign(filtered, shift, cost, math.nan, secret.scaled_system)
 

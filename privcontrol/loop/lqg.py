@@ -883,12 +883,12 @@ class LqgDesign(ByContent, Saved):
 
         They are those of the design's horizon if it has one.
         """
+        samples = samples or self.horizon
         if noise is not None:
             samples = noise.horizon
-        elif samples is None and self.horizon.ends:
-            samples = self.horizon
         K = self.regulator(side, weights, samples)
-        if samples is not None and (self.is_kalman or not samples.ends):
+        knows_noise = self.is_kalman if samples.ends else noise is not None
+        if knows_noise:
             gains = knowledge_of(side.plant, weights, noise, self.P0).gains(samples)
         else:
             step = constant_filter(side, weights, noise)
@@ -899,7 +899,7 @@ class LqgDesign(ByContent, Saved):
         self,
         side: LinearSide,
         weights: Weights,
-        samples: Horizon | None,
+        samples: Horizon = NO_HORIZON,
     ) -> NDArray:
         """Return K (m, n + j), or (T, m, n + j) for another terminal weight.
 
@@ -908,7 +908,7 @@ class LqgDesign(ByContent, Saved):
         task = Regulation.of(side, weights, self)
         varies = self.terminal is not None and self.is_kalman
         varies = varies or bool(task.every)
-        if samples is None or not (varies and samples.ends):
+        if not (varies and samples.ends):
             return task.settled[0]
         return task.gains(samples.count())[0]
 

@@ -688,7 +688,7 @@ def _unmeasured(loop: LoopData) -> LoopData:
 def _with_filter(loop: LoopData, correct: NDArray, advance: NDArray) -> LoopData:
     """The same loop with a constant observer of other gains."""
     design = replace(loop.known_design, estimator="observer")
-    K = design.regulator(loop.side, loop.weights, None)
+    K = design.regulator(loop.side, loop.weights)
     gains = Gains.of(loop.side.plant, correct, advance)
     law = ObserverFeedback.of(loop.side, K, gains, loop.form)
     return replace(loop, law=law, design=design)
