@@ -53,12 +53,9 @@ _SHARES = (0.03, 0.1, 0.3)
 _OF_A_TRY = 1e-3
 #: Dimensions from which on a design ends at the gap that was asked for.
 _MANY = 128
-#: Hidden moves, and axes of balls, from which on it ends at a tenth of that.
+#: Hidden moves, and axes of balls, from which on it ends at a tenth of that. So it does for
+#: several plants beside a floor.
 _MANY_MOVES = 1000
-#: Dimensions from which on it ends there for several plants beside a floor.
-_SEVERAL = 32
-#: Speed: updates of weights in fewer than many dimensions, before other methods have a turn.
-_MOST_UPDATES = 150
 #: Share of its gap at which a search ends, so rounding leaves it below that.
 _TRIED = 0.9
 #: Relative rounding of responses, in many dimensions.
@@ -249,8 +246,8 @@ def _tolerance(problem: DesignProblem, responses: Responses) -> float:
     size, moves = responses.points.shape
     if size >= _MANY:
         return max(_GAP, _TRIED * problem.request.gap)
-    is_of_several = size >= _SEVERAL and len(problem.plants) > 1
-    if moves >= _MANY_MOVES or (is_of_several and problem.floor.any()):
+    is_of_several = len(problem.plants) > 1 and problem.floor.any()
+    if moves >= _MANY_MOVES or is_of_several:
         return max(_GAP, 0.1 * problem.request.gap)
     return _GAP
 
@@ -278,14 +275,7 @@ def _nearly_cheapest(
     roots = [triangle.T @ (span.T @ ball) for ball in balls]
     begun = problem.begun
     if balls or rank < _MANY:
-        found = rough_shape(
-            coordinates,
-            tol,
-            floor=level,
-            updates=_MOST_UPDATES,
-            balls=roots,
-            begun=begun,
-        )
+        found = rough_shape(coordinates, tol, floor=level, balls=roots, begun=begun)
     else:
         period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
         found = rough_shape_over_time(

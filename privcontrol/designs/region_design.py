@@ -37,7 +37,7 @@ from ..numerics.linalg import float_above
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
-from ..regions.region import PlantPolytope, near_shift, rough_shift
+from ..regions.region import Compared, PlantPolytope, near_shift
 from ..secrets.disturbance import is_dense
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
@@ -84,12 +84,12 @@ _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
-#: Gap of designs that are compared, for lists and for regions, and the one up to which
-#: their bound stands for the least cost.
-_GAP_OF_A_TRY, _COARSE_GAP, _NEAR = 1e-4, 3e-3, 1e-2
-#: Logarithms of floors between which the last models of the cost are made, and its fall
-#: from which on no more follow.
-_NARROW, _FLAT = 0.025, 2e-5
+#: Gap of designs that are compared for lists, and the one up to which the bound of those
+#: for regions, whose gap is that of the request, stands for the least cost.
+_GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
+#: Logarithms of floors between which the last models of the cost are made, and its fall,
+#: as a share of the gap of designs, from which on no more follow.
+_NARROW, _FLAT = 0.025, 0.2
 #: Speed: the same of the first models, the longest step, and how many models there are.
 _WIDE, _LONGEST, _MOST_MODELS = 0.4, 2.0, 12
 
@@ -171,18 +171,17 @@ def _meeting_budget(
     )
 
 
-def shift_in_region(
-    request: Request, parts: Sequence[NoisePart], *, rough: bool = False
-) -> float:
-    """The certified shift of noise for all plants of a region and the sensor's grid.
-
-    A ``rough`` one is larger, for noise that is only compared.
-    """
+def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
+    """The certified shift of noise for all plants of a region and the sensor's grid."""
     region: Any = request.region
-    shift_of = rough_shift if rough else type(region).shift
-    found = shift_of(region, parts, request.adjacency, request.horizon)
+    found = region.shift(parts, request.adjacency, request.horizon)
+    return _beside_grid(request, parts, found)
+
+
+def _beside_grid(request: Request, parts: Sequence[NoisePart], found: Shift) -> float:
+    """A shift, and what the sensor's grid adds to it."""
     grid = grid_shift(parts, request.resolution, request.horizon)
-    return found.beside_grid(grid).gdp
+    return float(found.beside_grid(grid).gdp)
 
 
 def scaled_to_region(
@@ -281,7 +280,7 @@ def _beside_some_floor(problem: DesignProblem, size: Size) -> Proposal:
 
     nominal = replace(problem, request=request.alone)
     largest = np.log(_independent(nominal, size))
-    search = _Search(nominal, size, largest + _FIRST, excess, _COARSE_GAP)
+    search = _Search(nominal, size, largest + _FIRST, excess, request.gap)
     highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
     search.along_all(_BELOW, highest, _COARSE)
     sized = search.best
@@ -310,8 +309,7 @@ def _near_shift(request: Request, parts: Sequence[NoisePart]) -> float:
     near = near_shift(region, parts, request.adjacency, request.horizon)
     if near == math.inf:
         raise UncertifiableError(_FAR)
-    grid = grid_shift(parts, request.resolution, request.horizon)
-    return float(Shift(near).beside_grid(grid).gdp)
+    return _beside_grid(request, parts, Shift(near))
 
 
 @dataclass(frozen=True, eq=False)
@@ -588,20 +586,24 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:
-            search = _Search(standing, size, largest)
+            gap = request.gap if in_region else _GAP_OF_A_TRY
+            search = _Search(standing, size, largest, gap=gap)
             search.along_all(_LOWEST, _HIGHEST, _WIDE if apart else _FLOOR_SHARP)
             if apart:
-                search.apart()
+                search.apart(_COARSE if in_region else _NARROW)
             start = search.logs
     if not in_region:
         return search.sharp()
 
+    region: Any = request.region
+    compared = Compared(region, request.adjacency, request.horizon)
+
     def excess(sized: Proposal) -> float:
-        shift = shift_in_region(request, sized.parts, rough=True)
-        return shift / request.allowed_shift
+        found = compared.shift(sized.parts)
+        return _beside_grid(request, sized.parts, found) / request.allowed_shift
 
     with piece(1, 3):
-        search = _Search(standing, size, start, excess, _COARSE_GAP)
+        search = _Search(standing, size, start, excess, request.gap)
         highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
@@ -637,6 +639,7 @@ class _Search:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
         self._problem = replace(problem, rough=Rough(gap))
+        self._flat = _FLAT * gap
         self._size = size
         self._excess_of = excess_of
         self._refusal: Exception | None = None
@@ -693,11 +696,12 @@ class _Search:
             options={"xatol": sharp},
         )
 
-    def apart(self) -> None:
+    def apart(self, narrow: float) -> None:
         """Search for the floor of each output, by quadratic models of the cost.
 
         A model has differences of the cost in both senses for each output. How two outputs
-        bend it together is found once. The next one is about the best floors so far.
+        bend it together is found once. The next one is about the best floors so far, and
+        the last one as ``narrow`` in logarithms.
         """
         outputs = len(self.logs)
         bends = np.zeros((outputs, outputs))
@@ -717,10 +721,10 @@ class _Search:
             step = _least_of_model((above - below) / (2 * width), bends)
             self._height(centre + step)
             is_near = np.abs(step).max() < width / 3
-            is_flat = least - self._lowest_cost <= _FLAT * least
+            is_flat = least - self._lowest_cost <= self._flat * least
             if is_near or is_flat:
                 width /= 4
-            if width < _NARROW:
+            if width < narrow:
                 break
 
 

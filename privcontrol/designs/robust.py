@@ -153,10 +153,14 @@ def _enlarged(
 
 
 def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
-    """Return how far structured noise S and the floor hide all moves."""
+    """Return how far structured noise S and the floor hide all moves.
+
+    Of a rough design the nominal plant shows whether double precision told the moves apart.
+    """
     parts = (Structured(problem.plant, factor), White(problem.floor_std))
     adjacency = problem.request.adjacency
-    return certified_shift(parts, adjacency, problem.plants, problem.horizon)
+    plants = problem.plants if problem.rough is None else (problem.plant,)
+    return certified_shift(parts, adjacency, plants, problem.horizon)
 
 
 @dataclass(frozen=True)

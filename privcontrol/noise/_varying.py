@@ -71,8 +71,8 @@ _BITS = 192
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
 _SHORT = 1000
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
-#: the P of ones, and a privacy shift of one.
-_MARGINS = (1e-9, 1e-7, 1e-5)
+#: the P of ones, and a privacy shift of one. The first one is above most solvers' errors.
+_MARGINS = (1e-7, 1e-9, 1e-5)
 #: Size of directions of the state that the noise hardly lets through, in the coordinates.
 _FAINT = 1e-7
 #: Bounds of Y for the gains of free inputs.

@@ -9,7 +9,7 @@ box is halved.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 
@@ -36,8 +36,6 @@ _TURNED = 4
 _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
-#: Speed: the same where noise is only compared.
-_SHARP_OF_A_TRY = 1e-2
 #: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
@@ -49,17 +47,13 @@ def signs(count: int) -> NDArray:
 
 @lru_cache(maxsize=4)  # what a design has certified is certified again at its end
 def largest_shift(
-    every: tuple[UncertainMoves, ...],
-    parts: tuple[NoisePart, ...],
-    horizon: int,
-    rough: bool = False,
-) -> tuple[float, float]:
-    """Return a certified upper bound of y under every plant, and one that is attained.
+    every: tuple[UncertainMoves, ...], parts: tuple[NoisePart, ...], horizon: int
+) -> float:
+    """Return a certified upper bound of y under every plant.
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
     what some plant attains, or there are 65 boxes. With more entries the corners are too
-    many. What all but the widest four move the outputs by is added up then. A ``rough``
-    bound holds as well, and halving ends at 1 %.
+    many. What all but the widest four move the outputs by is added up then.
 
     Raises
     ------
@@ -68,23 +62,92 @@ def largest_shift(
     UncertifiableError
         If the bound is not finite.
     """
-    if not PartSum(parts).white.all():
-        raise ValueError(
-            "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
-        )
     whitening = Whitening.of(parts, horizon)
     whole = []
     for moves in every:
-        start = np.full(1 if moves.is_ball else moves.count, np.inf)
         middle = np.zeros_like(moves.widths)
-        whole.append(_bounded(moves, whitening, middle, moves.widths, start, 0.0))
+        whole.append(_first_box(moves, whitening, middle, moves.widths))
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
     uppers = []
     for moves, box in zip(every, whole, strict=True):
-        upper, lower = _halved(moves, whitening, box, lower, rough)
+        upper, lower = _halved(moves, whitening, box, lower)
         uppers.append(upper)
-    return max(uppers), lower
+    return max(uppers)
+
+
+@dataclass
+class Glance:
+    """Say about how large y is under the worst plant, for noise that is only compared.
+
+    For the first noise the worse half of a box is halved again and again. Of other noise
+    the box is looked at where that ended, so what is said is no bound.
+    """
+
+    every: Sequence[UncertainMoves]
+    horizon: int
+    _ends: list[_Box] = field(default_factory=list)
+
+    def shift(self, parts: Sequence[NoisePart]) -> float:
+        """Return the largest bound of y in one box for each part of an adjacency.
+
+        Raises
+        ------
+        UncertifiableError
+            If the one for the first noise is not finite.
+        """
+        whitening = Whitening.of(parts, self.horizon)
+        if not self._ends:
+            ends = [_descended(moves, whitening) for moves in self.every]
+            found = [_finite(box.bound, box.attained) for box in ends]
+            self._ends = ends
+            return max(found)
+        found = []
+        for moves, end in zip(self.every, self._ends, strict=True):
+            decides = end.bounds > end.bound / _DECIDING
+            before = np.where(decides, np.inf, 0.0)
+            least = end.bound
+            box = _bounded(moves, whitening, end.middle, end.widths, before, least)
+            found.append(box.bound)
+        return max(found)
+
+
+def _descended(moves: UncertainMoves, whitening: Whitening) -> _Box:
+    """Return a small box, the worse half of the worse half of a box of all plants."""
+    most = _most_boxes(moves)
+    box = _first_box(moves, whitening, np.zeros_like(moves.widths), moves.widths)
+    depth = most.bit_length() - 1 if len(moves.widths) else 0
+    lower = box.attained
+    for _ in range(depth):
+        if box.bound <= lower * (1 + _SHARP):
+            break
+        halves = _halves_of(box, moves, whitening, lower)
+        box = max(halves, key=lambda half: half.bound)
+        lower = max(lower, *(half.attained for half in halves))
+    return box
+
+
+def _halves_of(
+    box: _Box, moves: UncertainMoves, whitening: Whitening, lower: float
+) -> list[_Box]:
+    """Return both halves of a box, with bounds of the moves that may exceed ``lower``."""
+    counted = np.where(box.bounds > lower, box.bounds, 0.0)
+    least = box.bound / _DECIDING
+    return [_bounded(moves, whitening, *half, counted, least) for half in box.halves]
+
+
+def _first_box(
+    moves: UncertainMoves, whitening: Whitening, middle: NDArray, widths: NDArray
+) -> _Box:
+    """Return a box of whose moves nothing is known before."""
+    before = np.full(1 if moves.is_ball else moves.count, np.inf)
+    return _bounded(moves, whitening, middle, widths, before, 0.0)
+
+
+def _most_boxes(moves: UncertainMoves) -> int:
+    """The number of boxes at which halving ends."""
+    is_narrow = len(moves.widths) <= MOST_ENTRIES
+    return _MOST_BOXES if is_narrow else _MOST_WIDE_BOXES
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,34 +183,33 @@ def _halved(
     whitening: Whitening,
     whole: _Box,
     lower: float,
-    rough: bool,
 ) -> tuple[float, float]:
     """Return the bound for one part of an adjacency, and what some plant attains.
 
     ``lower`` is attained by some plant and some part.
     """
     entries = len(moves.widths)
-    most = _MOST_BOXES if entries <= MOST_ENTRIES else _MOST_WIDE_BOXES
-    sharp = _SHARP_OF_A_TRY if rough else _SHARP
+    most = _most_boxes(moves)
     boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)
-        if worst.bound <= lower * (1 + sharp) or not entries or len(boxes) >= most:
+        if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
             break
         boxes.remove(worst)
-        counted = np.where(worst.bounds > lower, worst.bounds, 0.0)
-        least = worst.bound / _DECIDING
         with piece(len(boxes), most):
-            for middle, widths in worst.halves:
-                half = _bounded(moves, whitening, middle, widths, counted, least)
-                lower = max(lower, half.attained)
-                boxes.append(half)
-    upper = max(worst.bound, lower)
-    if np.isfinite(upper):
-        return float_above(upper), lower
+            halves = _halves_of(worst, moves, whitening, lower)
+        lower = max(lower, *(half.attained for half in halves))
+        boxes += halves
+    return float_above(_finite(max(worst.bound, lower), lower)), lower
+
+
+def _finite(bound: float, attained: float) -> float:
+    """Return a bound, if there is one."""
+    if np.isfinite(bound):
+        return bound
     raise UncertifiableError(
         "models: the guarantee over the box cannot be certified down to what "
-        f"some plant in it attains, {lower:.3g}: narrow the half-widths or the uncertain "
+        f"some plant in it attains, {attained:.3g}: narrow the half-widths or the uncertain "
         "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
     )
 
@@ -166,10 +228,16 @@ class Whitening:
 
     @classmethod
     def of(cls, parts: Sequence[NoisePart], horizon: int) -> Whitening:
-        floor = np.tile(PartSum(parts).white, horizon)
+        """Return that of some noise; a ``ValueError`` if it has no white floor."""
+        white = PartSum(parts).white
+        if not white.all():
+            raise ValueError(
+                "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
+            )
+        floor = np.tile(white, horizon)
         columns = PartSum(parts).responses(horizon).reshape(len(floor), -1)
-        white = columns / floor[:, None]
-        directions, sizes, _ = scipy.linalg.svd(white, full_matrices=False)
+        in_units = columns / floor[:, None]
+        directions, sizes, _ = scipy.linalg.svd(in_units, full_matrices=False)
         shrink = 1 / np.sqrt(1 + sizes**2)
         return cls(floor, directions, shrink)
 

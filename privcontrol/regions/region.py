@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import control as ct
@@ -43,7 +43,7 @@ from ..privacy.horizon import Horizon, horizon_of
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import UncertainMoves, as_secret
 from ..systems.linear import LinearSystem, Plant
-from .halving import MOST_ENTRIES, largest_shift, signs
+from .halving import MOST_ENTRIES, Glance, largest_shift, signs
 from .near import shift_nearby
 
 #: Uncertain entries up to which a box is the polytope of its corners.
@@ -819,35 +819,41 @@ def box_between(plant: Plant, low: NDArray, high: NDArray) -> PlantBox:
 
 
 def halved(
-    box: PlantBox,
-    parts: Sequence[NoisePart],
-    adjacency: Adjacency,
-    horizon: int,
-    *,
-    rough: bool = False,
+    box: PlantBox, parts: Sequence[NoisePart], adjacency: Adjacency, horizon: int
 ) -> Shift:
     """Certify the shift for every plant of a box, by halving it."""
-    moves = [_moves_of(part, box, horizon) for part in adjacency.parts]
-    bound, _ = largest_shift(tuple(moves), tuple(parts), horizon, rough)
-    return Shift(bound)
+    moves = _moves_in(box, adjacency, horizon)
+    return Shift(largest_shift(moves, tuple(parts), horizon))
 
 
-def rough_shift(
-    region: PlantRegion,
-    parts: Sequence[NoisePart],
-    adjacency: Adjacency,
-    horizon: Horizon,
-) -> Shift:
-    """A looser bound that takes less time, for noise that is only compared.
+class Compared:
+    """Say about how far noise that is only compared hides a secret of a region's plants."""
 
-    It is that of `PlantRegion.shift` for regions without boxes to halve.
-    """
-    if horizon.ends and not region.varying:
-        if isinstance(region, PlantBox):
-            return halved(region, parts, adjacency, int(horizon), rough=True)
+    def __init__(
+        self, region: PlantRegion, adjacency: Adjacency, horizon: Horizon
+    ) -> None:
+        self._certified = partial(
+            region.shift, adjacency=adjacency, horizon=float(horizon)
+        )
+        self._glance: Glance | None = None
         if isinstance(region, PlantPolytope) and len(region.vertices) > 1:
-            return halved(region._hull, parts, adjacency, int(horizon), rough=True)
-    return region.shift(parts, adjacency, horizon)
+            region = region if region.varying else region._hull
+        if horizon.ends and isinstance(region, PlantBox):
+            run = int(horizon)
+            self._glance = Glance(_moves_in(region, adjacency, run), run)
+
+    def shift(self, parts: Sequence[NoisePart]) -> Shift:
+        """Return a number near the certified shift, that one where no boxes are halved."""
+        if self._glance is None:
+            return self._certified(parts)
+        return Shift(self._glance.shift(parts))
+
+
+def _moves_in(
+    box: PlantBox, adjacency: Adjacency, horizon: int
+) -> tuple[UncertainMoves, ...]:
+    """The moves of each part of an adjacency under all plants of a box."""
+    return tuple(_moves_of(part, box, horizon) for part in adjacency.parts)
 
 
 def near_shift(
@@ -866,7 +872,7 @@ def near_shift(
         return math.inf
     run = int(horizon)
     try:
-        moves = [_moves_of(part, region._hull, run) for part in adjacency.parts]
+        moves = _moves_in(region._hull, adjacency, run)
         return shift_nearby(moves, parts, run)
     except (ValueError, UncertifiableError):  # moves that depend on the plant
         return math.inf

@@ -12,7 +12,7 @@ import privcontrol as pc
 from privcontrol.noise.parts import White
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.regions import halving
-from privcontrol.regions.region import rough_shift
+from privcontrol.regions.region import Compared
 
 
 def sampled(noise, box, count, seed=0):
@@ -227,7 +227,8 @@ def test_a_bound_that_stays_loose_is_still_a_bound():
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_a_bound_for_comparisons_takes_fewer_boxes_and_holds_too(monkeypatch, few):
+def test_noise_that_is_only_compared_is_judged_by_one_small_box(monkeypatch, few):
+    """By other floors, whose worst box is another one, nearly as well as by the first."""
     plant = cases.random_plant(3, states=3, outputs=2, radius=0.8)
     box = pc.PlantBox(plant, A=np.where(np.eye(3), 0.03, 0.0))
     if not few:
@@ -240,14 +241,30 @@ def test_a_bound_for_comparisons_takes_fewer_boxes_and_holds_too(monkeypatch, fe
         return bounded(*given)
 
     monkeypatch.setattr(halving, "_bounded", counted)
-    parts = [White(np.ones(2))]
     secret = pc.DisturbanceAdjacency(0.5)
-    rough = rough_shift(box, parts, secret, horizon_of(20)).value
-    looked_at = len(boxes)
-    boxes.clear()
-    sharp = box.shift(parts, secret, 20).value
-    assert 2 * looked_at <= len(boxes)
-    assert sharp < rough <= 1.011 * sharp
+    compared = Compared(box, secret, horizon_of(20))
+    looks = []
+    for sizes in ([1.0, 1.0], [0.1, 0.1], [1.0, 3.0]):
+        boxes.clear()
+        parts = [White(np.array(sizes))]
+        about = compared.shift(parts).value
+        looks.append(len(boxes))
+        certified = box.shift(parts, secret, 20).value
+        assert about == pytest.approx(certified, rel=0.01)
+        assert looks[-1] < len(boxes) - looks[-1]
+    assert looks[0] > 1
+    assert looks[1:] == [1, 1]
+
+
+def test_no_comparison_of_noise_finds_a_plant_that_no_bound_covers():
+    """A box so wide that bounds are infinite is refused, however often it is asked."""
+    box = pc.PlantBox(pc.plants.vehicle(), A=[[1.5, 0], [0, 1.5]])
+    compared = Compared(box, pc.StateAdjacency(1.0), horizon_of(3))
+    for size in (1.0, 10.0):
+        with pytest.raises(pc.UncertifiableError, match="sampled plants only"):
+            compared.shift([White(np.array([size]))])
+    with pytest.raises(ValueError, match="white floor"):
+        compared.shift([White(np.array([0.0]))])
 
 
 def test_a_move_that_decides_nothing_in_a_large_box_decides_in_a_small_one():
