@@ -96,16 +96,13 @@ def promised(
     designed_for = request.budget_left
     changes = None
     is_gaussian = request.family.endswith("gaussian")
-    if request.region is None and is_gaussian:
-        plants = request.plants(plant)
-        changes = further_changes(parts, request.adjacency, plants, request.horizon)
-    elif request.region is not None and is_gaussian:
-        vertices = request.region.plants(request.adjacency)
+    if is_gaussian:
         grid = grid_shift(parts, request.resolution, request.horizon)
-        of_changes = (loss.gdp - grid) * (1 - 1e-12)  # below the roundings of the sum
-        changes = changes_of_region(
-            parts, request.adjacency, vertices, request.horizon, of_changes
-        )
+        claimed = (loss.shift - grid) * (1 - 1e-12)  # below the roundings of the sum
+        find, plants = further_changes, request.plants(plant)
+        if request.region is not None:
+            find, plants = changes_of_region, request.region.plants(request.adjacency)
+        changes = find(parts, request.adjacency, plants, request.horizon, claimed)
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
     guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)

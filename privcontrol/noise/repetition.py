@@ -79,10 +79,11 @@ def further_changes(
     adjacency: Adjacency,
     plants: Sequence[Plant],
     horizon: Horizon,
+    claimed: float,
 ) -> Correlations | None:
     """Return what Gaussian noise leaves of several changes, and of changes of any shape.
 
-    None where only one change is bounded: secrets other than changes of single signals,
+    ``claimed`` is the shift that is promised. None where only one change is bounded: secrets other than changes of single signals,
     noise and floor that share a change between them, plants that only the noise steadies,
     very many lengths, and runs whose whitened responses take seconds.
     """
@@ -97,7 +98,8 @@ def further_changes(
     lengths = change.longest if change.varying else 1
     if entries > _MOST_ENTRIES or entries * (lengths or 1) > _MOST_COLUMNS:
         return None
-    return _RunOfChanges(tuple(parts), adjacency, tuple(plants), int(horizon))
+    several = claimed if change.events > 1 else None
+    return _RunOfChanges(tuple(parts), adjacency, tuple(plants), int(horizon), several)
 
 
 def changes_of_region(
@@ -129,10 +131,11 @@ def changes_of_region(
     )  # all plants answer as one
     if is_one and not horizon.ends:
         return _endless_changes(parts, adjacency, plants[:1])
-    unit = claimed / change.events
+    several = claimed if change.events > 1 and change.separation else None
+    unit = None if several else claimed / change.events
     begins = [isinstance(part, Filtered) and part.starts_stationary for part in parts]
     is_from_rest = change.events == 1 and not any(begins)
-    return _RegionOfChanges(tuple(noises), horizon, unit, is_from_rest)
+    return _RegionOfChanges(tuple(noises), horizon, unit, is_from_rest, several)
 
 
 def _endless_changes(
@@ -392,18 +395,29 @@ class ChangesOfRun(ByContent, Correlations):
     sizes : ndarray, shape (T,), or None
         Bounds of the shifts of the changes that begin at each sample, none above one. None
         where only the largest one is known.
+    several : float or None
+        The shift that is promised of several changes. None where it is about one.
     """
 
     products: NDArray
     shape: float
     worst: NDArray
     sizes: NDArray | None = None
+    several: float | None = None
 
     def _saved_fields(self) -> dict[str, object]:
         saved = super()._saved_fields()
-        if self.sizes is None:  # so a file says nothing of what it does not have
-            del saved["sizes"]
+        for name in (
+            "sizes",
+            "several",
+        ):  # a file says nothing of what it does not have
+            if saved[name] is None:
+                del saved[name]
         return saved
+
+    def promised(self, events: int, separation: int) -> float:
+        bound = self.growth(events, separation)
+        return bound if self.several is None else min(bound, self.several)
 
     def growth(self, count: int, separation: int) -> float:
         fitting = 1 + (len(self.products) - 1) // separation
@@ -426,9 +440,13 @@ class _RunOfChanges(ByContent, Correlations):
     adjacency: Adjacency
     plants: tuple[Plant, ...]
     horizon: int
+    several: float | None = None
 
     def growth(self, count: int, separation: int) -> float:
         return self.settled().growth(count, separation)
+
+    def promised(self, events: int, separation: int) -> float:
+        return self.settled().promised(events, separation)
 
     def any_shape(self) -> tuple[float, NDArray]:
         return self.settled().any_shape()
@@ -468,7 +486,10 @@ class _RunOfChanges(ByContent, Correlations):
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         shape = max(math.sqrt(largest_shape / least * doubt), 1.0)
         sizes = np.sqrt(np.minimum(squares / least * doubt, 1.0))
-        return ChangesOfRun(products / least * doubt, shape, worst, sizes)
+        several = self.several
+        if several is not None:
+            several /= math.sqrt(least * doubt)
+        return ChangesOfRun(products / least * doubt, shape, worst, sizes, several)
 
     def _products(
         self, plant: Plant, whitened: Whitening
@@ -547,18 +568,26 @@ class ChangesOfRegion(ByContent, Correlations):
         Behind each of the independent noises.
     unit : float or None
         The shift that is promised over the number of changes that it is about, which may
-        be less than follows from ``noises``. None where it is what does.
+        be less than follows from ``noises``. None where it is what does, and of changes
+        that keep a distance.
     most : int or None
         Samples of the run, None where it has no end.
+    several : float or None
+        The shift that is promised of several changes that keep a distance.
     """
 
     noises: tuple[Fading, ...]
     unit: float | None = None
     most: int | None = None
+    several: float | None = None
 
     def _saved_fields(self) -> dict[str, object]:
         saved = super()._saved_fields()
-        for name in ("unit", "most"):  # so a file says nothing of what it does not have
+        for name in (
+            "unit",
+            "most",
+            "several",
+        ):  # so a file says nothing of what it does not have
             if saved[name] is None:
                 del saved[name]
         return saved
@@ -575,6 +604,10 @@ class ChangesOfRegion(ByContent, Correlations):
         shifts = [noise.of_several(count, separation) for noise in self.noises]
         return min(_together(shifts) / self._one, float(count))
 
+    def promised(self, events: int, separation: int) -> float:
+        bound = self.growth(events, separation)
+        return bound if self.several is None else min(bound, self.several / self._one)
+
     def any_shape(self) -> tuple[float, NDArray]:
         shift = _together([noise.of_any_shape for noise in self.noises])
         count = len(self.noises[0].values)
@@ -587,11 +620,15 @@ class _RegionOfChanges(ByContent, Correlations):
 
     noises: tuple[Inverted, ...]
     horizon: Horizon
-    unit: float
+    unit: float | None
     is_from_rest: bool
+    several: float | None = None
 
     def growth(self, count: int, separation: int) -> float:
         return self.settled().growth(count, separation)
+
+    def promised(self, events: int, separation: int) -> float:
+        return self.settled().promised(events, separation)
 
     def any_shape(self) -> tuple[float, NDArray]:
         return self.settled().any_shape()
@@ -603,11 +640,12 @@ class _RegionOfChanges(ByContent, Correlations):
     def _settled(self) -> ChangesOfRegion:
         found = tuple(_fading_of(self.noises))
         most = int(self.horizon) if self.horizon.ends else None
-        if most is not None and self.is_from_rest and len(found) == 1:
+        unit = self.unit if self.is_from_rest else None
+        if most is not None and unit is not None and len(found) == 1:
             # the promise may follow from what comes within the run alone
             (fading,) = found
-            found = (replace(fading, shift=min(fading.shift, self.unit)),)
-        return ChangesOfRegion(found, self.unit, most)
+            found = (replace(fading, shift=min(fading.shift, unit)),)
+        return ChangesOfRegion(found, self.unit, most, self.several)
 
 
 def _fading_of(noises: Sequence[Inverted]) -> Iterator[Fading]:

@@ -42,6 +42,13 @@ class Correlations(Saved, ABC):
         that of the next one.
         """
 
+    def promised(self, events: int, separation: int) -> float:
+        """Bound the same for the changes of a promise, no higher than it says itself.
+
+        A promise of several changes may be better than what is known of two at a time.
+        """
+        return self.growth(events, separation)
+
     @abstractmethod
     def any_shape(self) -> tuple[float, NDArray]:
         """Bound the shift of a change of any shape, relative to that of one level.
@@ -174,7 +181,7 @@ class Change(Saved):
             bounds.append(correlations.growth(count, separation))
         elif correlations is not None and self.separation:
             many = correlations.growth(count, separation)
-            promised = correlations.growth(self.events, self.separation)
+            promised = correlations.promised(self.events, self.separation)
             bounds.append(max(1.0, many / promised * (1 + 4 * ROUNDED)))
         return min(bounds)
 
@@ -193,7 +200,7 @@ class Change(Saved):
         """
         if self.events == 1 or not self.separation:
             return float(self.events)
-        promised = correlations.growth(self.events, self.separation)
+        promised = correlations.promised(self.events, self.separation)
         return min(self.events / promised * (1 + 4 * ROUNDED), float(self.events))
 
 

@@ -20,7 +20,7 @@ from privcontrol.noise._patterns import largest_pattern
 from privcontrol.noise._varying import Fading
 from privcontrol.noise.repetition import ChangesOfRegion, ChangesOfRun
 from privcontrol.noise.shift import certified_shift
-from privcontrol.privacy.repetition import growth_of_run
+from privcontrol.privacy.repetition import Change, growth_of_run
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -551,6 +551,42 @@ def test_several_changes_of_a_region_are_designed_for_by_what_they_share(
     # four of them are no more than two such groups, and share something
     several = noise.guarantee.repeated(4, separation=apart).gdp
     assert gdp * 1.1 <= several <= gdp * 1.25
+
+
+def test_changes_of_a_region_that_come_closer_than_promised_show_more():
+    """Two of a promise for 6 samples apart, one sample apart, under the nominal plant."""
+    samples, pole = 20, 0.5
+    noise = designed(
+        lag(pole),
+        pc.DisturbanceAdjacency({"w": 1.0}, events=2, separation=6),
+        models=pc.PlantBox.around(lag(pole), relative=0.02),
+        floor=1.0,
+    )
+    g = noise.guarantee
+    root = dense_root(noise, samples)
+    impulses = varying_impulses(np.full(samples, pole), samples)
+    left = scipy.linalg.solve_triangular(root, impulses, lower=True)
+    near = np.linalg.norm(left[:, 1] + left[:, 2])
+    row = np.linalg.norm(left[:, 1:4].sum(axis=1))
+    assert near > 1.05 * g.gdp
+    assert near <= g.repeated(2, separation=1).gdp < 1.5 * near
+    assert row <= g.repeated(3, separation=1).gdp < 1.5 * row
+    assert g.repeated(2, separation=6).gdp == g.gdp
+
+
+def test_a_promise_of_several_counts_as_what_it_claims():
+    """Two whose products may be 1 are promised to show 1.5 times as much as one."""
+    change = Change("w by at most 1", events=2, separation=3)
+    run = (np.ones(8), 1.0, np.ones(1))
+    assert change.growth(2, 1, ChangesOfRun(*run)) == pytest.approx(1.0)
+    known = ChangesOfRun(*run, several=1.5)
+    assert change.growth(2, 1, known) == pytest.approx(2 / 1.5)
+    assert change.growth(2, 3, known) == 1.0
+    assert ChangesOfRun(*run, several=2.5).promised(2, 3) == pytest.approx(2.0)
+    fading = Fading(2.0, 2.0, np.array([1.0, 0.5, 0.25]), 0.1, np.ones(1))
+    region = ChangesOfRegion((fading,), several=2.2)
+    assert region.promised(2, 3) == pytest.approx(1.1)
+    assert change.growth(2, 1, region) == pytest.approx(region.growth(2, 1) / 1.1)
 
 
 def test_promises_below_what_fades_count_from_what_they_claim():
