@@ -83,15 +83,18 @@ def further_changes(
 ) -> Correlations | None:
     """Return what Gaussian noise leaves of several changes, and of changes of any shape.
 
-    ``claimed`` is the shift that is promised. None where only one change is bounded: secrets other than changes of single signals,
-    noise and floor that share a change between them, plants that only the noise steadies,
-    very many lengths, and runs whose whitened responses take seconds.
+    ``claimed`` is the shift that is promised. None where only one change is bounded:
+    secrets other than changes of single signals, moved events next to others, noise and
+    floor that share a change between them, plants that only the noise steadies, very many
+    lengths, and runs whose whitened responses take seconds.
     """
     change = adjacency.change
     if change is None or change.energy:
         return None
     if len({part.is_varying for part in disturbances(adjacency)}) > 1:
         return None
+    if len(adjacency.parts) > 1 and any(part.moved for part in disturbances(adjacency)):
+        return None  # moved events may change places, which the others' words hide
     if not horizon.ends:
         return _endless_changes(parts, adjacency, plants)
     entries = int(horizon) * plants[0].output_count

@@ -364,6 +364,27 @@ def test_repeated_events_that_may_change_places_count_as_one():
     assert words.endswith("when u happens: at most 1 each, moved by at most 3 samples")
 
 
+def test_moved_events_next_to_others_count_as_one_if_they_repeat():
+    """Two that change places are hidden as twice one, which brute force attains nearly."""
+    plant = lag(0.5, 1.0)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=12,
+        budget=BUDGET,
+        adjacency=[
+            pc.DisturbanceAdjacency({"u": 1.0}, moved=3),
+            pc.DisturbanceAdjacency({"x": 0.5}),
+        ],
+        family="iid-gaussian",
+    )
+    change = np.zeros(12)
+    change[2], change[5] = 2.0, -2.0
+    response = np.convolve(change, impulse(plant, 12))[:12]
+    shown = np.linalg.norm(response) / noise.std[0]
+    assert shown > 1.9 * noise.guarantee.gdp
+    assert noise.guarantee.repeated(2, separation=3).gdp >= shown
+
+
 def test_a_verifier_refuses_two_events_that_change_places_and_claim_less(tmp_path):
     """Noise for events four samples apart, in a file that says one sample."""
     noise = lasting(
