@@ -67,8 +67,6 @@ _MOST_WORDS = 3
 _OF_FILTER = 0.3
 #: That for filters which several waves share.
 _OF_SHARING = 0.1
-#: Speed: modes up to which none share a filter.
-_FEW_MODES = 8
 #: Shares of white noise that are tried.
 _ADDED = (0.0, 0.1, 1.0)
 
@@ -391,10 +389,12 @@ class _Modes(ByContent):
     def groups(self) -> list[NDArray]:
         """Modes that share a filter: neighbours, in few groups that cost little.
 
-        A group costs sqrt(sum m_k sum m_k |g_k|^2) in place of sum m_k |g_k|.
+        A group costs sqrt(sum m_k sum m_k |g_k|^2) in place of sum m_k |g_k|. The two modes
+        of units that are all alike have a filter each.
         """
-        sizes, every = self.near.sizes, np.arange(len(self.near.sizes))
-        if len(sizes) <= _FEW_MODES:
+        sizes = self.near.sizes
+        every = np.arange(len(sizes))
+        if isinstance(self.near, Symmetric):
             return list(every[:, None])
 
         def loss(group: NDArray) -> float:
