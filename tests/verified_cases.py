@@ -1,6 +1,7 @@
 """Random designs of every kind that `privcontrol.verify` checks, by name and seed."""
 
 import warnings
+from functools import cache
 
 import cases
 import control as ct
@@ -441,6 +442,7 @@ def design(kind, seed):
             return None
 
 
+@cache
 def first_design(kind, seeds=9):
     """The noise of the first seed for which there is one, or None."""
     return next((found for seed in range(seeds) if (found := design(kind, seed))), None)
