@@ -947,88 +947,71 @@ def radial_promise(design):
     return numbers, holds, most <= delta * TOLERANCE
 
 
-#: Nodes and weights of Gauss's rule, those of the middle and of each side.
-GAUSS = [(0.0, 128 / 225)]
-for side, sign in pairs((-1, 1), repeat=2):
-    node = side * math.sqrt(5 + sign * math.sqrt(40 / 7)) / 3
-    GAUSS.append((node, (322 - sign * 13 * math.sqrt(70)) / 900))
+def tails(y, r, levels):
+    """Return P(L > l) and Q(L > l) for levels l, of the loss L of a shift y from P to Q.
 
-
-def integral(f, low, high, bound, radius=None):
-    """Return Gauss's rule and a bound of its error.
-
-    ``bound(radius)`` is the most that |f| is within a radius of the interval in the complex
-    plane. By Cauchy's estimate the tenth derivative is at most 10! bound / radius^10, and
-    over a width w five nodes err by w^11 (5!)^4 / (11 (10!)^3) of that.
+    L is y cos(a) with an angle a. Of r = 1 numbers half of it is at y and exp(-y)/2 at -y.
     """
-    radius = radius or min(high - low, 1.0) / 8
-    width = high - low
-    panels = math.ceil(16 * width / radius)
-    half = width / panels / 2
-    values = []
-    for k in range(panels):
-        middle = low + (2 * k + 1) * half
-        values += [weight * f(middle + half * node) for node, weight in GAUSS]
-    found = half * math.fsum(values)
-    constant = 1.432e-6  # 10! (5!)^4 / (11 (10!)^3), rounded up
-    rule = constant * width * (2 * half / radius) ** 10 * bound(radius)
-    rounding = 1e-12 * abs(found)
-    return found, rule + rounding
+    with localcontext() as context:
+        context.prec = 80
+        y, found = Decimal(y), []
+        upper = upper_of_angles(y, r)
+        for level in map(Decimal, levels):
+            if abs(level) < y:
+                found.append((upper(level), 1 - upper(-level)))
+            else:
+                found.append((Decimal(level < 0),) * 2)
+    return found
 
 
-def ball_delta(y, r, epsilon):
-    """Return a bound of the delta of a shift y without a radius."""
-    if r == 1:  # Laplace
-        return -math.expm1((epsilon - y) / 2)
-    g, largest_g, _ = angles(y, r)
+def upper_of_angles(y, r):
+    """Return the function of l that gives P(L > l) for -y < l < y.
 
-    def excess(a):
-        return g(a) * -math.expm1(epsilon - y * math.cos(a))
-
-    def largest_excess(radius):  # |1 - e^w| <= |w| max(1, |e^w|)
-        s = min(math.sinh(end + radius), math.cosh(radius))
-        most = y * (end + radius) * s * math.exp(2.5 * y * radius)
-        return largest_g(s, radius) * most
-
-    end = math.acos(epsilon / y)
-    return sum(integral(excess, 0.0, end, largest_excess))
-
-
-@cache
-def angles(y, r):
-    """Return the density of the angle of a loss y cos(a), a bound of it, and P(a = 0).
-
-    It has Bessel functions K, and is rounded up. The bound is one of its size in the
-    complex plane, where |sin a| <= s.
+    Of r > 1 numbers x = sin(a/2)^2 has a density in proportion to exp(-y x) (x (1 - x))^b
+    (q + 4 x (1 - x)), b = (r - 3)/2, with a quotient q of Bessel functions. That is x^b times
+    a power series, and so from the other end. Its terms fall as (2/3)^k up to x = 1/2, as
+    Cauchy's estimate for |x| = 3/4 says.
     """
-    if r == 1:  # up to the centre of the other law
-        q, total, atom = 0.0, 4 / y, 0.5
-    elif not (r <= 32 and y <= 100):
+    if r == 1:
+        return lambda level: 1 - ((level - y) / 2).exp() / 2
+    if r > 32 or y > 100:
         raise NotCovered("radial noise of many numbers, or a large shift")
-    else:
-        atom = 0.0
+    b, half, bessel = Decimal(r - 3) / 2, Decimal("0.5"), []
+    for order in (r / 2 - 1, r / 2):  # the trapezoidal rule errs by exp(-200)
+        steps = [k / 64 for k in range(768)]
+        falling = [math.exp(-float(y) * math.sinh(x) ** 2) for x in steps]
+        rising = [math.cosh(2 * order * x) for x in steps]
+        bessel.append(math.fsum(map(mul, rising, falling)) - 0.5)
+    q = 2 * (r - 1) / y * Decimal(bessel[1] / bessel[0])
 
-        def bessel(order):  # exp(y/2) K(y/2): the trapezoidal rule errs by exp(-200)
-            steps = (k / 64 for k in range(768))
-            terms = (
-                math.cosh(2 * order * x) * math.exp(-y * math.sinh(x) ** 2)
-                for x in steps
-            )
-            return math.fsum(terms) - 0.5
+    def terms(
+        z,
+    ):  # of (1 - x)^b exp(-z x), whose derivative obeys an equation, and q + ...
+        own = [Decimal(0), Decimal(0), Decimal(1)]
+        for k in range(300 + 2 * int(y)):
+            own.append(((k - b - z) * own[-1] + z * own[-2]) / (k + 1))
+        last = zip(own[2:], own[1:], own)
+        found = [q * c + 4 * one - 4 * two for c, one, two in last]
+        return [x / (b + 1 + k) for k, x in enumerate(found)][::-1]
 
-        q = 2 * (r - 1) / y * bessel(r / 2) / bessel(r / 2 - 1)
+    series = {z: terms(z) for z in (y, -y)}
 
-    def shape(a):
-        s = math.sin(a)
-        return s ** (r - 2) * (q + s * s) * math.exp(-y * math.sin(a / 2) ** 2)
+    def integral(x, z):
+        total = Decimal(0)
+        for term in series[z]:
+            total = total * x + term
+        return total * (x ** (r - 1)).sqrt()
 
-    def largest(s, radius):
-        return s ** (r - 2) * (q + s * s) * math.exp(y * math.sinh(radius / 2) ** 2)
+    far = (-y).exp()
+    whole = integral(half, y) + far * integral(half, -y)
 
-    if r > 1:
-        found, error = integral(shape, 0.0, math.pi, lambda b: largest(math.cosh(b), b))
-        total = found - error
-    return lambda a: shape(a) / total, lambda s, b: largest(s, b) / total, atom
+    def upper(level):
+        x = (1 - level / y) / 2
+        if x <= half:
+            return integral(x, y) / whole
+        return 1 - far * integral(1 - x, -y) / whole
+
+    return upper
 
 
 def composed_delta(row, epsilon, wanted, releases):
@@ -1046,7 +1029,8 @@ def composed_delta(row, epsilon, wanted, releases):
     if D <= (0 if wanted else epsilon / 1e9):
         return 0.0
     if count == 1:
-        return ball_delta(*laws[0][:2], epsilon)
+        ((more, its),) = tails(*laws[0][:2], [epsilon])
+        return (float(more) - math.exp(epsilon) * float(its)) * (1 + 1e-11)
     delta, cells, last, most = -math.expm1(-D / 2), 64, inf, wanted * TOLERANCE
     if delta > most and count > MOST_COMPOSED:
         raise NotCovered("radial noise of many blocks or releases")
@@ -1064,37 +1048,15 @@ def composed_delta(row, epsilon, wanted, releases):
 
 
 def moved_losses(y, r, h, cells):
-    """Return the chances of d = y - y cos(a), moved to multiples of h up to so many."""
-    g, largest, atom = angles(y, r)
-    found = [atom] + [0.0] * (cells + 1)
-    ends = [2 * math.asin(min(math.sqrt(k * h / 2 / y), 1.0)) for k in range(cells + 1)]
-    radius = min(ends[-1], 1.0) / 8
-    s = min(math.sinh(ends[-1] + radius), math.cosh(radius))
-    near = h + radius * y * s  # a bound of d - k h next to a cell
-    times = near * math.exp(near) / math.expm1(h)  # and of the share there
-
-    def share(k, a):  # of what moves to the far end of cell k
-        return math.expm1(2 * y * math.sin(a / 2) ** 2 - k * h) / math.expm1(h)
-
-    def far(k, a):
-        return g(a) * share(k, a)
-
-    def most(times, radius):
-        return largest(s, radius) * times
-
-    for k, (low, high) in enumerate(pairwise(ends)):
-        if low < high:
-            mass = sum(integral(g, low, high, partial(most, 1.0), radius))
-            moved, wrong = integral(
-                partial(far, k), low, high, partial(most, times), radius
-            )
-            moved = max(moved - wrong, 0.0)
-            found[k] += mass - moved
-            found[k + 1] += moved
-    if r == 1 and 2 * y < cells * h:  # beyond the centre of the other law
-        k, mass = int(2 * y / h), math.exp(-y) / 2
-        found[k] += mass * (1 - share(k, math.pi))
-        found[k + 1] += mass * share(k, math.pi)
+    """Return the chances of d = y - L, moved to multiples of h up to so many."""
+    found = [0.0] * (cells + 2)
+    each = tails(y, r, [y - k * h for k in range(cells + 1)])
+    for k, ((less, its), (more, other)) in enumerate(pairwise(each)):
+        mass = float(more - less)
+        far = float(other - its) * math.exp(y - k * h) - mass
+        far = max(far / math.expm1(h), 0.0)
+        found[k] += mass - far
+        found[k + 1] += far
     return found[: cells + 1]
 
 
@@ -1113,7 +1075,8 @@ def truncated_delta(y, r, R):
     """Return a bound of the probability of what the other law excludes.
 
     For r = 2 it is an integral over directions a: the boundary of the other law is at the
-    distance rho(a), and F(rho) of the law lies beyond rho.
+    distance rho(a), and F(rho) of the law lies beyond rho. Up to y = R/2 derivatives of rho
+    are at most 2 y, so the rule of midpoints errs by its width^2 / 24 times ``bend``.
     """
     if r == 1:
         return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
@@ -1127,13 +1090,12 @@ def truncated_delta(y, r, R):
         rho = y * math.cos(a) + math.sqrt(R**2 - (y * math.sin(a)) ** 2)
         return F(rho) - F(R)
 
-    def largest(radius):
-        s = y * math.cosh(radius)
-        least = math.sqrt(R**2 - s**2) - s
-        return (1 + s + math.hypot(R, s)) * math.exp(-least) + F(R)
-
-    found, error = integral(left, math.acos(y / 2 / R), math.pi, largest)
-    return (found + error) / math.pi / (1 - F(R))
+    low, count = math.acos(y / 2 / R), 1 << 19
+    width = (math.pi - low) / count
+    mean = math.fsum(left(low + (k + 0.5) * width) for k in range(count)) / count
+    bend = math.exp(y - R) * (4 * y**2 * (R + 1) + 2 * y * R)  # of |left''|
+    most = (mean + width**2 / 24 * bend) * (1 - low / math.pi)
+    return most / (1 - F(R)) * (1 + 1e-11)
 
 
 # -- the delta of y-GDP ----------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -538,8 +537,8 @@ def test_a_radius_that_is_smaller_than_claimed_does_not_hold(path):
     "size, epsilon", [(1.0871, 1.0), (0.01, 0.005), (1.5, 0.0), (5.0, 1.0)]
 )
 def test_delta_of_radial_noise_is_a_bound_and_sharp(dimension, size, epsilon):
-    """The library adds 1e-9 of its delta, which comes from another quadrature."""
-    found = verify.ball_delta(size, dimension, epsilon)
+    """The library adds 1e-9 of its delta, which comes from a quadrature."""
+    found = verify.composed_delta([(dimension, size, 1)], epsilon, 1e-3, 1)
     if dimension == 1:
         expected = 1 - np.exp((epsilon - size) / 2)
     else:
@@ -555,18 +554,34 @@ def test_delta_of_truncated_noise_is_a_bound_and_sharp(dimension, size, bound):
     assert expected * (1 - 1e-11) < found < expected * (1 + 2e-9)
 
 
-def test_an_integral_errs_by_no_more_than_it_says():
-    """Of functions whose tenth derivative is large, and known; and by little else."""
-    for k in (10.0, 100.0, 1000.0):
-        found, error = verify.integral(
-            lambda a, k=k: np.sin(k * a), 0.0, 1.0, lambda b, k=k: np.cosh(k * b)
+@pytest.mark.parametrize(
+    "y, r", [(0.01, 2), (1.0, 5), (30.0, 2), (90.0, 7), (99.0, 32)]
+)
+def test_the_law_of_a_radial_loss_is_that_of_its_angle(y, r):
+    """By quadrature of the density of the angle, up to large shifts of many numbers."""
+    with mpmath.workdps(40):
+        half, order = mpmath.mpf(y) / 2, mpmath.mpf(r) / 2
+        q = (
+            (r - 1)
+            / half
+            * mpmath.besselk(order, half)
+            / mpmath.besselk(order - 1, half)
         )
-        assert abs(found - (1 - np.cos(k)) / k) < error
-    tenth = 0.0, 1.0, lambda b: (1 + b) ** 10
-    rule, error = verify.integral(lambda a: a**10, *tenth, 16.0)  # one part
-    true = math.factorial(5) ** 4 / (11 * math.factorial(10) ** 2)
-    assert 1 / 11 - rule == pytest.approx(true, rel=1e-6)
-    assert error > true
+
+        def density(a):
+            s = mpmath.sin(a) ** 2
+            return s ** (order - 1) * (q + s) * mpmath.exp(half * mpmath.cos(a) - half)
+
+        ends = [mpmath.pi * k / 16 for k in range(17)]
+        whole = mpmath.quad(density, ends)
+        for k in (3, 9, 14):
+            level = float(y * mpmath.cos(ends[k]))
+            end = mpmath.acos(level / mpmath.mpf(y))
+            ((found, other),) = verify.tails(y, r, [level])
+            expected = mpmath.quad(density, [*ends[:k], end]) / whole
+            its = mpmath.quad(density, [mpmath.pi - end, *ends[17 - k :]]) / whole
+            assert float(found) == pytest.approx(float(expected), rel=1e-12)
+            assert float(other) == pytest.approx(float(its), rel=1e-12)
 
 
 def test_a_cholesky_factor_proves_no_matrix_that_is_indefinite():
