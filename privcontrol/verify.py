@@ -171,15 +171,11 @@ def form_beside_floor(design, plant):
     E, S, loudness = E.balls(), S.balls(), diagonal([1 / f for f in design.white])
     each = [(A.balls(), (loudness @ C).balls()) for A, C in steps]
     H = zeros(len(E.rows), len(E.rows)).balls()
-    if len(each) == 1:
-        ((A, C),) = each
-        H = gramian(A, C.T @ C, design.horizon)
-    else:
-        for t in reversed(range(design.horizon)):
-            A, C = each[t % len(each)]
-            H = C.T @ C + A.T @ H @ A
+    for t in reversed(range(design.horizon)):
+        A, C = each[t % len(each)]
+        H = (C.T @ C + A.T @ H @ A).above()
     noisy = S.T @ H @ S + unit(S.width).balls()
-    K = (near_inverse(noisy) @ S.T @ H @ E).exact()
+    K = (noisy.inverse() @ S.T @ H @ E).exact()
     rest = E - S @ K
     return K.T @ K + rest.T @ H @ rest
 
@@ -697,34 +693,26 @@ def sum_of_sizes(matrix):
 def largest_by_halves(R, most):
     """Return the largest w'R w, whose first and second half take all patterns in turn.
 
-    Numbers are floats that are whole and so small that all sums are exact.
+    Numbers are whole, and so few of their bits are looked at that sums of them are quick.
     """
-
-    def linear(row):  # a function of the signs, for each pattern of them
-        found = [0.0]
-        for x in row:
-            found = [y + x for y in found] + [y - x for y in found]
-        return found
-
-    def quadratic(rows):
-        found = [0.0]
-        for k, row in enumerate(rows):
-            cross = [2 * x for x in linear(row[:k])]
-            found = [*map(add, found, cross)] + [y - x for y, x in zip(found, cross)]
-            found = [y + row[k] for y in found]
-        return found
-
     drop, size = max(most.bit_length() - 50, 0), len(R.rows)
-    half = size // 2
-    rows = [[float(x >> drop) for x in row] for row in R.rows]
-    own = quadratic(rows[:half])
-    others = quadratic([row[half:] for row in rows[half:]])
-    across = zip(*(linear([2 * x for x in row[:half]]) for row in rows[half:]))
-    best, largest = 0.0, max(others)
-    for first, row in zip(own[: len(own) // 2], across):  # the last sign of it is +
-        if first + largest + sum(map(abs, row)) > best:
-            best = max(best, first + max(map(add, others, linear(row))))
-    return (int(best) + size**2 << drop) + size**2 * R.err
+    rows, half = [[x >> drop for x in row] for row in R.rows], size // 2
+    others = list(pairs((1, -1), repeat=size - half))
+    own = [square_of_signs([row[half:] for row in rows[half:]], w) for w in others]
+    best, largest = 0, max(own)
+    for w in pairs((1, -1), repeat=half):
+        first = square_of_signs([row[:half] for row in rows[:half]], w)
+        across = [2 * sum(map(mul, row, w)) for row in rows[half:]]
+        if w[0] > 0 and first + largest + sum(map(abs, across)) > best:
+            sums = [0]
+            for x in across:
+                sums = [y + z for y in sums for z in (x, -x)]
+            best = max(best, first + max(map(add, own, sums)))
+    return (best + size**2 << drop) + size**2 * R.err
+
+
+def square_of_signs(rows, w):
+    return sum(x * sum(map(mul, row, w)) for x, row in zip(w, rows))
 
 
 def largest_relaxed(R, enough):
@@ -1209,9 +1197,23 @@ class Matrix:
         """Return the midpoints of balls, taken for exact numbers."""
         return Matrix(self.rows, 0)
 
+    def inverse(self):
+        """Return a matrix near the inverse of balls, with no proof of how near."""
+        found = rational_inverse(Matrix(self.rows))
+        return (
+            Matrix([[x * (1 << Matrix.bits) for x in row] for row in found.rows])
+            .balls()
+            .exact()
+        )
+
     def symmetric(self):
         """Return an exact symmetric matrix near balls."""
         return Matrix([[x // 2 for x in row] for row in (self + self.T).rows], 0)
+
+    def above(self):
+        """Return an exact symmetric matrix that is no less than any in the balls."""
+        size = len(self.rows)
+        return self.symmetric() + diagonal([size * (self.err + 1)] * size, 0)
 
     def largest(self):
         """Return a bound of the sizes of the entries."""
@@ -1301,43 +1303,26 @@ def seen_rows(steps, count, known=()):
     return found
 
 
-def rational_inverse(matrix):
-    size = len(matrix.rows)
-    found, _ = reduced(beside(matrix, unit(size)).rows, size)
-    if len(found) < size:
-        raise Broken("a matrix has no inverse, such as that of states moved later on")
-    return Matrix([[Fraction(x, row[k]) for x in row[size:]] for k, row in found])
+def solved(M, B):
+    """Return X and L such that M X z = B z for every z that obeys L z = 0."""
+    found, rest = reduced(beside(M, B).rows, M.width)
+    X = zeros(M.width, B.width)
+    for k, row in found:
+        X.rows[k] = [Fraction(x, row[k]) for x in row[M.width :]]
+    return X, Matrix([row[M.width :] for row in rest] or zeros(1, B.width).rows)
 
 
 def least_solution(M, B):
-    """Return X and L such that M X z = B z for every z that obeys L z = 0.
-
-    M and B are rational, and X z is the shortest solution.
-    """
-    width = M.width
-    found, rest = reduced(beside(M, B).rows, width)
-    demands = Matrix([row[width:] for row in rest] or [[0] * B.width])
-    if not found:
-        return zeros(width, B.width), demands
-    M = Matrix([row[:width] for _, row in found])
-    B = Matrix([row[width:] for _, row in found])
-    return M.T @ rational_inverse(M @ M.T) @ B, demands
+    """Return the same with the shortest X z."""
+    X, demands = solved(M @ M.T, B)
+    return M.T @ X, demands
 
 
-def near_inverse(matrix):
-    """Return a matrix near the inverse of balls, with no proof of how near."""
-    size, one = len(matrix.rows), 1 << Matrix.bits
-    table = beside(matrix, diagonal([one] * size, 0)).rows
-    for k in range(size):
-        best = max(range(k, size), key=lambda i: abs(table[i][k]))
-        table[k], table[best] = table[best], table[k]
-        if not table[k][k]:
-            raise TooFewBits
-        pivot = table[k] = [(x << Matrix.bits) // table[k][k] for x in table[k]]
-        for i in {*range(size)} - {k}:
-            by = table[i][k]
-            table[i] = [x - (by * y >> Matrix.bits) for x, y in zip(table[i], pivot)]
-    return Matrix([row[size:] for row in table], 0)
+def rational_inverse(matrix):
+    found, demands = solved(matrix, unit(len(matrix.rows)))
+    if any(map(any, demands.rows)):
+        raise Broken("a matrix has no inverse, such as that of states moved later on")
+    return found
 
 
 def cholesky(square, err=0):
@@ -1421,29 +1406,24 @@ def largest_form(moves, W):
     return (size + len(moves.rows) * wrong >> Matrix.bits) + 2
 
 
-def gramian(A, Q, count):
-    """Return the sum of A'^t Q A^t over t < count, by doubling."""
-    total, power = zeros(len(Q.rows), Q.width).balls(), unit(len(Q.rows)).balls()
-    while count:
-        if count % 2:
-            total, power = total + power.T @ Q @ power, A @ power
-        Q, A, count = Q + A.T @ Q @ A, A @ A, count // 2
-    return total
+def summed(A, Q):
+    """Return a matrix near the sum of A'^t Q A^t over all t, by doubling, with no proof."""
+    while A.largest() >> Matrix.bits // 2:
+        A, Q = A.exact(), Q.exact()
+        A, Q = A @ A, Q + A.T @ Q @ A
+        if A.largest() >> 6 * Matrix.bits or Q.largest() >> 6 * Matrix.bits:
+            raise TooFewBits
+    return Q.symmetric()
 
 
 def energy(A, C):
     """Return Q such that outputs C x of x+ = A x have an energy of at most x(0)'Q x(0).
 
-    Q = C'C + A'QA is summed by doubling. That Q >= 0 and Q >= C'C + A'QA is proved then: no
-    sample has more energy than x'Q x loses by it. That Q exists proves that C x decays.
+    Q is near the sum of A'^t C'C A^t. That Q >= 0 and Q >= C'C + A'QA is proved: no sample
+    has more energy than x'Q x loses by it. That Q exists proves that C x decays.
     """
     margin = diagonal([1 << 2 * Matrix.bits // 3] * len(A.rows), 0)
-    power, samples = A.exact(), 1
-    while power.largest() >> Matrix.bits // 2 and samples < 1 << 64:
-        power, samples = (power @ power).exact(), 2 * samples
-        if power.largest() >> 6 * Matrix.bits:
-            raise TooFewBits
-    Q = gramian(A, C.T @ C + margin, 2 * samples).symmetric()
+    Q = summed(A, C.T @ C + margin)
     if is_nonnegative(Q) and is_nonnegative(Q - A.T @ Q @ A - C.T @ C):
         return Q
     raise TooFewBits
@@ -1453,44 +1433,32 @@ def square_of_gain(A, B, C, D):
     """Return a bound of the largest energy of outputs for inputs of energy one.
 
     A storage x'P x with P >= 0 and x'P x + g |w|^2 >= |outputs|^2 + x+'P x+ for all x and w
-    proves g. The P that is tried solves this as an equation.
+    proves g. The P that is tried is what the worst inputs w = K x leave, found in turns
+    with K.
     """
+    tiny = diagonal([1 << Matrix.bits * 3 // 4] * len(A.rows), 0)
 
     def is_bound(square):
         level = diagonal([square] * B.width, 0)
-        try:
-            P = storage(A, B, C, D, level)
-        except TooFewBits:
-            return False
-        stored = P - A.T @ P @ A - C.T @ C
-        given = level - D.T @ D - B.T @ P @ B
-        cross = -(C.T @ D + A.T @ P @ B)
-        return is_nonnegative(P) and is_nonnegative(
-            below(beside(stored, cross), beside(cross.T, given))
-        )
+        K = zeros(B.width, len(A.rows)).balls()
+        for _ in range(60):
+            driven, seen = A + B @ K, C + D @ K
+            try:
+                P = summed(driven, seen.T @ seen - K.T @ level @ K + tiny)
+            except TooFewBits:
+                return False
+            stored = P - A.T @ P @ A - C.T @ C
+            given = level - D.T @ D - B.T @ P @ B
+            cross = -(C.T @ D + A.T @ P @ B)
+            if not is_nonnegative(given):
+                return False
+            both = below(beside(stored, cross), beside(cross.T, given))
+            if is_nonnegative(P) and is_nonnegative(both):
+                return True
+            K = -(given.inverse() @ cross.T).exact()
+        return False
 
     return least(is_bound, 0, 1 << Matrix.bits)
-
-
-def storage(A, B, C, D, level):
-    """Return P near the solution of Riccati's equation of a gain, by doubling."""
-    size, one = len(A.rows), 1 << Matrix.bits
-    tiny = diagonal([1 << Matrix.bits * 3 // 4] * size, 0)
-    weight = near_inverse(D.T @ D - level)
-    step = (A - B @ weight @ D.T @ C).exact()
-    G = (B @ weight @ B.T).exact()
-    P = (C.T @ C - C.T @ D @ weight @ D.T @ C + tiny).exact()
-    for _ in range(60):
-        inner = near_inverse(diagonal([one] * size, 0) + G @ P)
-        grown = step.T @ P @ inner @ step
-        G = (G + step @ inner @ G @ step.T).exact()
-        P = (P + grown).exact()
-        step = (step @ inner @ step).exact()
-        if step.largest() >> Matrix.bits // 3 == 0:
-            break
-        if max(P.largest(), step.largest()) >> 3 * Matrix.bits:
-            raise TooFewBits
-    return P.symmetric()
 
 
 # -- systems ---------------------------------------------------------------------------
@@ -1823,11 +1791,10 @@ def is_in_scope(data, plants):
 
     def fingerprint(plant):
         digest = hashlib.sha256()
-        for M, columns in zip(plant.at(0), (0, 1, 0, 1)):
-            size = len(M.rows), len(plant.names[columns])
-            digest.update(repr(size).encode())
-            for row in M.rows:
-                digest.update(struct.pack(f"<{len(row)}d", *map(float, row)))
+        for M in plant.at(0):
+            digest.update(repr((len(M.rows), M.width)).encode())
+            for x in chain(*M.rows):
+                digest.update(struct.pack("<d", x))
         digest.update(repr((plant.dt, *map(tuple, plant.names))).encode())
         return digest.hexdigest()[:12]
 
@@ -1852,15 +1819,12 @@ def is_in_scope(data, plants):
 
 # -- a promise of any law ---------------------------------------------------------------
 
-#: What checks a promise, by the law that it names and the noise's family.
+#: What checks a promise by its law, where rows have the numbers, and the noise's families.
 PROMISES = {
-    ("Gaussian", "gaussian"): gaussian_promise,
-    ("Laplace", "laplace"): laplace_promise,
-    ("radial", "ball"): radial_promise,
-    ("radial", "truncated"): radial_promise,
+    "Gaussian": (gaussian_promise, "square", ("gaussian",)),
+    "Laplace": (laplace_promise, "shifts", ("laplace",)),
+    "radial": (radial_promise, "radial", ("ball", "truncated")),
 }
-#: Where a row has the numbers of a law.
-NUMBERS = {"Gaussian": "square", "Laplace": "shifts", "radial": "radial"}
 
 
 def sharply(evaluate):
@@ -1881,15 +1845,17 @@ def sharply(evaluate):
 def promise_of(design):
     """Return numbers to show, and whether the claim holds."""
     (law, *others), rows = design.loss["kinds"], design.loss["rows"]
-    if others or any(row["boxes"] for row in rows):
+    known = chain(*(families for *_, families in PROMISES.values()))
+    if others or law not in PROMISES or any(row["boxes"] for row in rows):
         raise NotCovered("a promise of several laws, or one that may fail")
-    if law not in NUMBERS or design.family not in {family for _, family in PROMISES}:
+    if design.family not in known:
         raise NotCovered(f"noise of the family {design.family}")
-    unused = [name for kind, name in NUMBERS.items() if kind != law]
-    mixed = {str(row.get(name, "0")) for row in rows for name in unused} - {"0", "[]"}
-    if mixed or (law, design.family) not in PROMISES:
+    promise, own, families = PROMISES[law]
+    others = {name for _, name, _ in PROMISES.values()} - {own}
+    mixed = {str(row.get(name, "0")) for row in rows for name in others} - {"0", "[]"}
+    if mixed or design.family not in families:
         raise Broken("the promise is not about the noise's family")
-    numbers, holds, is_kept = PROMISES[law, design.family](design)
+    numbers, holds, is_kept = promise(design)
     if not is_kept:
         raise Broken("what is claimed exceeds the budget")
     return numbers, holds
