@@ -32,7 +32,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, partial
 from itertools import accumulate, chain, pairwise, product as pairs, repeat
-from math import gcd, inf, isqrt, lcm
+from math import inf, isqrt, lcm
 from operator import add, mul
 from typing import NamedTuple
 
@@ -194,8 +194,13 @@ def largest_of_changes(secret, product, left, enough=0):
     square, events = 0, secret.events
     for start, (places, sizes) in pairs(secret.starts, secret.changes):
         R = products(product, places, start, places, start)
-        needed = max(square, enough if events == 1 else 0)
-        square = max(square, largest_square(R, sizes, needed))
+        if sizes == "ball":
+            found = largest_eigenvalue(R)
+        elif sizes == "any":
+            found = largest_pattern(R, max(square, enough if events == 1 else 0))
+        else:
+            found = largest_form(sizes.T, R)
+        square = max(square, found)
     if events == 1:
         return square
     if secret.apart == 0 and not secret.is_alone:
@@ -210,15 +215,6 @@ def products(product, places, start, others, its):
     ]
     rows = [[number for number, _ in row] for row in each]
     return Matrix(rows, max(err for row in each for _, err in row))
-
-
-def largest_square(R, sizes, enough):
-    """Return a bound of c'R c for sizes c: rows of a matrix, a ball, or up to one each."""
-    if sizes == "ball":
-        return largest_eigenvalue(R)
-    if sizes == "any":
-        return largest_pattern(R, enough)
-    return largest_form(sizes.T, R)
 
 
 def largest_of_several(secret, product, left, square):
@@ -403,7 +399,10 @@ def square_of_response(G, secret, taps=(1,), enough=0):
     Q = energy(A, C)
     at_once, echo = B.T @ Q @ B + D.T @ D, A.T @ Q @ B + C.T @ D
     state = ladder(A, B)
-    own = [sum(map(mul, taps[u:], taps)) for u in range(len(taps))]
+    own = []
+    for u in range(len(taps)):
+        weight = sum(map(mul, taps[u:], taps))
+        own.append(diagonal([weight] * B.width).balls())
 
     @cache
     def apart(m):
@@ -413,9 +412,9 @@ def square_of_response(G, secret, taps=(1,), enough=0):
 
     @cache
     def tapped(m):
-        total = apart(m) * own[0]
+        total = own[0] @ apart(m)
         for u, weight in enumerate(own[1:], 1):
-            total += (apart(m + u) + apart(m - u)) * weight
+            total += weight @ (apart(m + u) + apart(m - u))
         return total
 
     def product(place, other):
@@ -447,8 +446,9 @@ class Columns(NamedTuple):
 class Secret(NamedTuple):
     """The columns by which a secret enters at each sample, and its changes.
 
-    A change that starts at one of the ``starts`` is a sum of impulses: ``changes`` are pairs of their places (samples after the
-    start, column) and of their sizes, as ``largest_square`` takes them, or "energy".
+    A change that starts at one of the ``starts`` is a sum of impulses. ``changes`` are pairs
+    of their places (samples after the start, column) and of their sizes: rows of a matrix,
+    a "ball" of them, "any" up to one each, or any of an "energy" up to one.
     """
 
     columns: list
@@ -800,37 +800,25 @@ def largest_loss(design, blocks, rows):
     one, moves, claims = 1 << Matrix.bits, [], []
     for row in rows:
         each = [[(r, int(y * TOLERANCE * one))] * n for r, y, n in row]
-        claims.append(list(chain(*each)))
+        claims.append(ranked(chain(*each)))
     for plant, data in pairs(design.plants, design.secrets):
         if design.white:
             moves += independent_shifts(design, plant, data)
         else:
             moves += structured_shifts(design, blocks, plant, data)
     slack = max(map(total, claims)) // 10**9
-    known = list(map(ranked, claims))
-    every = [list(map(ranked, ways)) for ways in moves]
 
     def is_covered(ways, row):
-        for move in ways:
-            count, largest = sum(map(len, move.values())), row.get(1, [0])[0]
-            is_below = all(
-                x <= y + slack // count + 1
-                for r, lengths in move.items()
-                for x, y in zip(lengths, chain(row.get(r, ()), repeat(0)))
-            )
-            if is_below or sum(map(sum, move.values())) <= largest:
-                return True
-        return False
+        return any(
+            is_below(move, row, slack) or total(move) <= row.get(1, [0])[0]
+            for move in ways
+        )
 
-    if design.loss["aligned"] and len(known) == len(every):
-        holds = all(map(is_covered, every, known))
+    if design.loss["aligned"] and len(claims) == len(moves):
+        holds = all(map(is_covered, moves, claims))
     else:
-        holds = all(any(is_covered(ways, row) for row in known) for ways in every)
+        holds = all(any(is_covered(ways, row) for row in claims) for ways in moves)
     return Fraction(max(min(map(total, ways)) for ways in moves), one), holds
-
-
-def total(move):
-    return sum(y for _, y in move)
 
 
 def ranked(move):
@@ -841,8 +829,22 @@ def ranked(move):
     return found
 
 
+def total(move):
+    return sum(map(sum, move.values()))
+
+
+def is_below(move, row, slack):
+    """Return whether of each r the k-th largest length is below the row's for every k."""
+    more = slack // sum(map(len, move.values())) + 1
+    for r, lengths in move.items():
+        others = chain(row.get(r, ()), repeat(0))
+        if any(x > y + more for x, y in zip(lengths, others)):
+            return False
+    return True
+
+
 def structured_shifts(design, blocks, plant, data):
-    """Return ways to explain each move, as pairs (r, length) of each block."""
+    """Return ways to explain each move, by the ranked lengths of their blocks."""
     moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.is_like(design.plant):
@@ -854,17 +856,17 @@ def structured_shifts(design, blocks, plant, data):
     found = list(map(list, zip(*each)))
     if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
         squares = [min(map(total, ways)) ** 2 for ways in found]
-        return [[[(1, root_up(sum(squares) >> Matrix.bits))]]]
+        return [[{1: [root_up(sum(squares) >> Matrix.bits)]}]]
     return found
 
 
 def lengths(blocks, sizes):
-    """Return pairs (r, length) of sizes of entries, for blocks (r, what squares count)."""
+    """Return ranked lengths from sizes of entries, for blocks (r, what squares count)."""
     found, each = [], iter(sizes)
     for r, times in blocks:
         square = times * sum(next(each) ** 2 for _ in range(r))
         found.append((r, isqrt(square) + 1))
-    return found
+    return ranked(found)
 
 
 def independent_shifts(design, plant, data):
@@ -885,7 +887,7 @@ def independent_shifts(design, plant, data):
             shifts = sizes_of_columns((sizes @ rows).T)
         more = steps * design.horizon
         for row in shifts:
-            found.append([[(1, x + h) for x, h in zip(row, more, strict=True)]])
+            found.append([ranked((1, x + h) for x, h in zip(row, more, strict=True))])
     return found
 
 
@@ -1161,12 +1163,6 @@ class Matrix:
     def __sub__(self, other):
         return self + -other
 
-    def __mul__(self, number):
-        """Return balls times a rational number."""
-        over, under = Fraction(number).as_integer_ratio()
-        rows = [[x * over // under for x in row] for row in self.rows]
-        return Matrix(rows, -(-self.err * abs(over) // under) + (under > 1))
-
     def __matmul__(self, other):
         if self.width != len(other.rows):
             raise ValueError("matrices do not fit each other")
@@ -1186,12 +1182,6 @@ class Matrix:
         scaled = [[Fraction(x) * one for x in row] for row in self.rows]
         is_exact = all(x.denominator == 1 for row in scaled for x in row)
         return Matrix([[x // 1 for x in row] for row in scaled], int(not is_exact))
-
-    def over(self, shift):
-        """Return integers over 2^shift as balls."""
-        return Matrix(
-            [[(x << Matrix.bits) >> shift for x in row] for row in self.rows], 1
-        )
 
     def exact(self):
         """Return the midpoints of balls, taken for exact numbers."""
@@ -1262,25 +1252,19 @@ def root_up(number):
 def reduced(rows, width):
     """Return the reduced echelon form of rational rows, and what is left of the others.
 
-    It consists of pairs (place of the pivot, row), of the first ``width`` places. Rows are
-    integers without a common divisor, so all of it is exact.
+    It consists of pairs (place of the pivot, row), of the first ``width`` places.
     """
 
-    def shortest(row):
-        common = lcm(*(Fraction(x).denominator for x in row))
-        row = [int(x * common) for x in row]
-        divisor = gcd(*row) or 1
-        return [x // divisor for x in row]
+    def less(row, pivot, k):
+        return [x - row[k] * y for x, y in zip(row, pivot)]
 
-    def cleared(row, pivot, k):
-        return shortest([x * pivot[k] - y * row[k] for x, y in zip(row, pivot)])
-
-    found, rest = [], [shortest(row) for row in rows]
+    found, rest = [], [list(map(Fraction, row)) for row in rows]
     for k in range(width):
-        pivot = next((row for row in rest if row[k]), None)
-        if pivot:
-            rest = [cleared(row, pivot, k) for row in rest if row is not pivot]
-            found = [(place, cleared(row, pivot, k)) for place, row in found]
+        chosen = next((row for row in rest if row[k]), None)
+        if chosen:
+            pivot = [x / chosen[k] for x in chosen]
+            rest = [less(row, pivot, k) for row in rest if row is not chosen]
+            found = [(place, less(row, pivot, k)) for place, row in found]
             found.append((k, pivot))
     return found, [row for row in rest if any(row)]
 
@@ -1308,7 +1292,7 @@ def solved(M, B):
     found, rest = reduced(beside(M, B).rows, M.width)
     X = zeros(M.width, B.width)
     for k, row in found:
-        X.rows[k] = [Fraction(x, row[k]) for x in row[M.width :]]
+        X.rows[k] = row[M.width :]
     return X, Matrix([row[M.width :] for row in rest] or zeros(1, B.width).rows)
 
 
@@ -1485,7 +1469,8 @@ def response_from(t, steps, columns, T):
     for s in range(t + 1, T):
         (A, more), (C, its) = steps[s % len(steps)]
         O = C @ power
-        numbers.append(O.over(shift + its) @ columns.balls)
+        over = [[(x << Matrix.bits) >> shift + its for x in row] for row in O.rows]
+        numbers.append(Matrix(over, 1) @ columns.balls)
         is_moved.append(O @ entering)
         power, shift = A @ power, shift + more
     found = []
@@ -1534,10 +1519,8 @@ def trimmed(G):
     """Return a system with the states alone that are reached and seen."""
     for _ in range(2):  # those that are seen, and then those of its dual system
         seen = dict(seen_rows([(G.A, G.C)], len(G.A.rows)))
-        if (
-            seen
-        ):  # of the echelon form N of what is seen, a unit matrix where it has pivots
-            N = Matrix([[Fraction(x, row[k]) for x in row] for k, row in seen.items()])
+        if seen:  # of their echelon form N, a unit matrix where it has pivots
+            N = Matrix(list(seen.values()))
             back = Matrix([[int(i == k) for k in seen] for i in range(len(G.A.rows))])
             G = System(N @ G.A @ back, N @ G.B, G.C @ back, G.D)
         else:
