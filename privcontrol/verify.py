@@ -1829,9 +1829,9 @@ def promise_of(design):
     """Return numbers to show, and whether the claim holds."""
     (law, *others), rows = design.loss["kinds"], design.loss["rows"]
     known = chain(*(families for *_, families in PROMISES.values()))
-    if others or law not in PROMISES or any(row["boxes"] for row in rows):
+    if others or any(row["boxes"] for row in rows):
         raise NotCovered("a promise of several laws, or one that may fail")
-    if design.family not in known:
+    if law not in PROMISES or design.family not in known:
         raise NotCovered(f"noise of the family {design.family}")
     promise, own, families = PROMISES[law]
     others = {name for _, name, _ in PROMISES.values()} - {own}
