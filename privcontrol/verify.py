@@ -1392,12 +1392,14 @@ def largest_form(moves, W):
 
 def summed(A, Q):
     """Return a matrix near the sum of A'^t Q A^t over all t, by doubling, with no proof."""
-    while A.largest() >> Matrix.bits // 2:
+    for _ in range(64):
+        if A.largest() >> Matrix.bits // 2 == 0:
+            return Q.symmetric()
         A, Q = A.exact(), Q.exact()
         A, Q = A @ A, Q + A.T @ Q @ A
-        if A.largest() >> 6 * Matrix.bits or Q.largest() >> 6 * Matrix.bits:
-            raise TooFewBits
-    return Q.symmetric()
+        if max(A.largest(), Q.largest()) >> 3 * Matrix.bits:
+            break
+    raise TooFewBits
 
 
 def energy(A, C):
