@@ -10,6 +10,7 @@ import pytest
 from stress import singular_loops
 
 import privcontrol as pc
+from privcontrol.loop.lqg import _is_singular
 
 pytestmark = pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
 
@@ -166,6 +167,13 @@ def test_a_filter_that_makes_rounding_grow_is_refused():
     ):
         pc.private_lqg(plant, 1, 1, 1, 0, noise, **given)
     pc.private_lqg(plant, 1, 1, 1, 1e-12, noise, **given)
+
+
+@pytest.mark.parametrize("roundings, is_one", [(16, True), (256, False)])
+def test_readings_whose_noise_differs_by_64_roundings_are_two(roundings, is_one):
+    """Nearer ones carry one noise, and their difference is read exactly."""
+    noise = np.array([[1.0, 0.0], [1.0, roundings * np.finfo(float).eps]])
+    assert _is_singular(noise) is is_one
 
 
 # -- bounds ----------------------------------------------------------------------------
