@@ -59,8 +59,9 @@ class Ring:
     def near(cls, system: LinearSystem, one: SecretInputs) -> Ring | None:
         """Return the ring next to a plant, None where it is no such plant.
 
-        The inputs and outputs are those of the units in their order around the ring, and
-        the states of a unit stand together, or those that are alike.
+        The outputs are those of the units in their order around the ring, and the states
+        of a unit stand together, or those that are alike. The inputs have any order, since
+        the secret is a change of any one of them.
         """
         N = system.input_count
         m, others = divmod(system.order, N)
@@ -69,7 +70,7 @@ class Ring:
         by_unit = np.arange(system.order).reshape(N, m)
         by_kind = np.arange(system.order).reshape(m, N).T
         for places in (by_unit, by_kind):
-            found = _around(system, places)
+            found = _around(_with_inputs_in_order(system, places), places)
             if found is not None:
                 return cls(N, found[0], one, found[1])
         return None
@@ -104,6 +105,20 @@ class Ring:
             within = np.convolve(np.abs(impulse), np.ones(window.longest))
             found.append(window.radii[0] * within)
         return max(float(np.abs(effect[:count]).max()) for effect in found)
+
+
+def _with_inputs_in_order(system: LinearSystem, places: NDArray) -> LinearSystem:
+    """Return the system with the input of each unit in turn, by the states that it moves.
+
+    It is unchanged where two inputs move the same unit most.
+    """
+    A, B, C, D = system.matrices
+    moved = np.linalg.norm(B[places], axis=1)  # (N units, N inputs)
+    units = moved.argmax(axis=0)
+    if (np.sort(units) != np.arange(len(units))).any():
+        return system
+    order = np.argsort(units)
+    return LinearSystem(A, B[:, order], C, D[:, order])
 
 
 def _around(

@@ -307,6 +307,23 @@ def test_waves_whose_errors_are_large_are_refused():
     assert 3e-4 < max(excesses) < 1e-3
 
 
+def test_a_ring_is_known_by_inputs_in_any_order():
+    """Names sort u[10] before u[2], and a secret has its signals sorted by name."""
+    count = 12
+    plain = rooms(count)
+    plant = ct.ss(plain.A, plain.B, plain.C, plain.D, plain.dt)
+    options = {"horizon": np.inf, "budget": pc.PrivacyBudget(gdp=1.0)}
+    alike, named = (
+        pc.design_output_noise(
+            plant, adjacency=pc.DisturbanceAdjacency(radius), **options
+        )
+        for radius in (1.0, dict.fromkeys(plant.input_labels, 1.0))
+    )
+    assert list(named.request.adjacency.signals(Plant.of(plant)))[2] == "u[11]"
+    assert named.design.cost == alike.design.cost
+    assert named.design.symmetry == alike.design.symmetry
+
+
 def test_a_plant_counts_as_a_ring_up_to_rounding():
     plant = rooms(6)
     for size, is_ring in ((3e-7, True), (3e-6, False)):
