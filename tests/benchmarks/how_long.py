@@ -97,6 +97,14 @@ def wind(horizon):
     return designed(ship(), horizon, secret)
 
 
+def stay(horizon):
+    """One stay in a room, of any shape, which is what a duration means by default."""
+    A, B = [[-3.1, 2.7], [0.18, -0.19]], [[0.17], [0.0]]
+    room = ct.ss(A, B, [[1, 0]], 0, inputs=["people"]).sample(0.25)
+    secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=12)
+    return designed(room, horizon, secret)
+
+
 def dense_beside_floor(horizon):
     plant = cases.random_plant(0, states=7, inputs=1, outputs=3, radius=0.99)
     return designed(plant, horizon, pc.DisturbanceAdjacency(0.1), floor=0.1)
@@ -213,6 +221,8 @@ JOBS = {
     "state and disturbance, T = 1,000": ("15 s", lambda: jointly(1000)),
     "wind on a ship, T = 300": ("none", lambda: wind(300)),
     "wind on a ship, T = 600": ("15 s", lambda: wind(600)),
+    "stay of any shape in a room, T = 288": ("none", lambda: stay(288)),
+    "stay of any shape in a room, T = 1,000": ("10 s", lambda: stay(1000)),
     "disturbance of a slow lag, T = 1,000": ("none", lambda: slow_lag(1000)),
     "disturbance beside a floor, T = 100": ("none", lambda: dense_beside_floor(100)),
     "disturbance beside a floor, T = 400": ("15 s", lambda: dense_beside_floor(400)),
