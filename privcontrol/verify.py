@@ -1543,12 +1543,13 @@ def parameters(G, count):
 def entering_noise(G, H, sizes):
     """Return X such that what enters the noise's own system H as X w responds as G w.
 
-    A response that is zero for as many samples as there are states is zero for ever.
+    A response that is zero for as many samples as there are states is zero for ever. Of
+    another plant than the noise's, there may be an X that depends on the past.
     """
     count = len(G.A.rows) + len(H.A.rows)
     X, demands = least_solution(parameters(H, count) @ sizes, parameters(G, count))
     if any(map(any, demands.rows)):
-        raise Broken("the noise does not enter where the secret does")
+        raise NotCovered("noise that enters a plant where the secret does not")
     return sizes @ X
 
 

@@ -825,3 +825,24 @@ def test_more_bits_are_taken_until_a_proof_succeeds():
     with pytest.raises(verify.Verdict, match="no bound was proved"):
         verify.sharply(lambda: proof(1 << 14))
     assert tried[-1] == 4096
+
+
+def test_another_plant_that_constants_do_not_explain_is_not_called_false(path):
+    """The noise enters the model's plant; what the true one's secret does has a past."""
+    plant, other = (
+        ct.ss([[pole, 0.1], [0, 0.5]], [[1], [entry]], np.eye(2), 0, 1, inputs=["w"])
+        for pole, entry in ((0.9, 0.3), (0.85, 0.35))
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.DisturbanceAdjacency(1.0, norm="l2"),
+        models=[other],
+        floor=0.5,
+    )
+    noise.save(path)
+    assert pc.load(path) == noise
+    report = verify.checked(path)
+    assert report["status"] == 2
+    assert "enters a plant where the secret does not" in report["reason"]
