@@ -214,6 +214,9 @@ def _cheapest_in_windows(
         impulses.append(several.columns * (math.sqrt(several.events) / allowed))
         index += [before + own for own in several.index]
     every = np.hstack(impulses)
+    hidden = [every[:, own.ravel()] for own in index]
+    if not any(each.any() for each in (points, *hidden, *responses.balls)):
+        raise PrivacyError(NO_NOISE)  # what moves is seen after the run, if at all
     span = _span(np.hstack([points, *balls, every]))
     moved = responses.moved | (problem.floor > 0)
     span[~moved] = 0.0  # no noise where rounding alone would put some

@@ -28,7 +28,7 @@ from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
 from ..secrets.disturbance import DisturbanceAdjacency
 from ..systems.linear import Plant
-from ..systems.varying import Plants, VaryingPlant, plant_of
+from ..systems.varying import Plants, VaryingPlant, period_of, plant_of
 from .bounded import Limit, checked_bound, gain_within
 from .designed import cheapest, designed
 from .laws import beside_cheapest_floor, cheapest_law, options_of
@@ -71,9 +71,9 @@ def _counting_changes(design: Callable[P, OutputNoise]) -> Callable[P, OutputNoi
         for _ in range(_MOST_SIZES):
             options["budget"] = PrivacyBudget(gdp=one)
             noise = design(*args, **options)
-            together = noise.guarantee.repeated(
-                budget.events, separation=budget.separation
-            )
+            # whole periods at least, where a sample of the noise is one
+            apart = budget.separation // period_of(noise.plant_data.outputs)
+            together = noise.guarantee.repeated(budget.events, separation=apart or None)
             if together.gdp <= budget.together:
                 return noise
             one *= budget.together / together.gdp * (1 - ROUNDED)

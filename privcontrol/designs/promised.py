@@ -29,7 +29,7 @@ from ..secrets.trajectory import PUBLIC_LOOP, TrajectoryManifold, trajectory_man
 from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
 from ..systems.transitions import reached_of_run
-from ..systems.varying import VaryingPlant
+from ..systems.varying import VaryingPlant, period_of
 from .guarantees import model_clause, with_miss
 from .request import Request
 
@@ -85,6 +85,7 @@ def promised(
         data,
         assumptions=(
             *_of_plant(request, parts),
+            *_of_periods(plant, request),
             request.horizon.drawn,
             PUBLIC_LOOP,
             *request.clauses,
@@ -121,6 +122,14 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     if not request.horizon.ends:
         return (model_clause(count + 1, "", matrices),)
     return (model_clause(count, "the nominal plant or of ", matrices),)
+
+
+def _of_periods(plant: Plant, request: Request) -> tuple[str, ...]:
+    """Return what a sample is where a plant that varies is taken period by period."""
+    count = 1 if request.horizon.ends else period_of(plant.outputs)
+    if count == 1:
+        return ()
+    return (f"each sample counted here a period of {count} samples of the plant",)
 
 
 def _caveats(

@@ -639,7 +639,9 @@ class PrivacyGuarantee(Accounted, Saved):
             Number of changes such as the guarantee is about.
         separation : int, optional
             Least number of samples from the start of one to the start of the next, on
-            whichever signals. By default they may coincide.
+            whichever signals. By default they may coincide. Where a list of plants
+            has noise without a horizon a sample is a whole period, as the guarantee's
+            assumptions say: changes s samples of the plant apart are s // period apart.
 
         Returns
         -------

@@ -149,6 +149,16 @@ def at_each_sample(names: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(f"{name}@{t}" for t in range(count) for name in names)
 
 
+def period_of(names: Sequence[str]) -> int:
+    """Return of how many samples a period is that takes such outputs as one, else one."""
+    last, mark, sample = names[-1].rpartition("@") if names else ("", "", "")
+    if not (mark and last and sample.isdecimal()):
+        return 1
+    count = int(sample) + 1
+    first = [name.removesuffix("@0") for name in names[: len(names) // count]]
+    return count if tuple(names) == at_each_sample(first, count) else 1
+
+
 def _frozen(array: NDArray) -> NDArray:
     array.flags.writeable = False
     return array

@@ -4,6 +4,7 @@ import control as ct
 import known_variation as kv
 import numpy as np
 import pytest
+import scipy.stats
 from repeats import few
 
 import privcontrol as pc
@@ -508,3 +509,41 @@ def test_a_growing_mode_that_no_output_sees_takes_no_digits_of_the_others(enters
     )
     assert noise.guarantee.epsilon(0.0) >= (samples - enters) / noise.process.scale[0]
     assert noise.process.scale[0] == pytest.approx(samples - enters, rel=1e-9)
+
+
+def test_changes_some_samples_apart_are_detected_no_more_often_than_asked():
+    """A budget's separation is in samples of the plant, the noise's sample is a period."""
+    plants = [
+        ct.ss([[pole]], [[gain]], [[1.0]], 0, 1.0, inputs=["u"], outputs=["y"])
+        for pole, gain in ((0.5, 1.0), (0.9, 2.0), (0.3, 1.0))
+    ]
+    budget = pc.PrivacyBudget.from_risk(
+        false_alarm=0.05, detection=0.3, events=3, separation=3
+    )
+    noise = pc.design_output_noise(
+        plants, horizon=np.inf, budget=budget, models="exact", max_std=np.inf, gap=0.5,
+        adjacency=pc.DisturbanceAdjacency({"u": 1.0}),
+    )  # fmt: skip
+    images = kv.forced(plants * 6, [0])
+    sums = [
+        images[:, [a, b, c]] @ np.array([1, sign, other])
+        for a in range(18)
+        for b in range(a + 3, 18)
+        for c in range(b + 3, 18)
+        for sign in (-1, 1)
+        for other in (-1, 1)
+    ]
+    found = kv.shift(kv.covariance(noise.over(6)), np.array(sums).T)
+    assert scipy.stats.norm.cdf(found + scipy.stats.norm.ppf(0.05)) <= 0.3
+    said = " ".join(noise.guarantee.explain().split())
+    assert "each sample counted here a period of 3 samples of the plant" in said
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("duration", [1, 2])
+def test_changes_that_are_seen_after_the_run_alone_need_no_noise(together, duration):
+    lag = ct.ss([[0.5]], [[1.0, 1.0]], [[1.0]], 0, 1.0)
+    secret = pc.DisturbanceAdjacency(1.0, together=together, duration=duration, times=1)
+    for sys in (lag, [lag, ct.ss([[0.4]], [[1.0, 1.0]], [[1.0]], 0, 1.0)]):
+        with pytest.raises(pc.PrivacyError, match="no hidden move changes"):
+            pc.design_output_noise(sys, horizon=2, budget=BUDGET, adjacency=secret)
