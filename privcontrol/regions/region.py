@@ -660,6 +660,7 @@ class PlantBox(ByContent, PlantRegion):
         *others, last = names
         count = len(self.widths)
         box = f"{', '.join(others)} and {last} within a box of {count} intervals"
+        box += ", the same for the whole run"
         return box + exception_of(self.miss)
 
     @property
