@@ -20,7 +20,7 @@ from ..noise.process import SummedNoise
 from ..noise.shift import NO_BOUND, World, certify
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
-from ..privacy.guarantee import PrivacyGuarantee, Scope
+from ..privacy.guarantee import ON_GRID, PrivacyGuarantee, Scope
 from ..privacy.horizon import horizon_of
 from ..privacy.loss import (
     BLACK_BOX,
@@ -163,7 +163,7 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
             ),
         )
         return replace(promise, scope=scope)
-    assumptions = (*scope.assumptions, f"readings on a grid of {grid}")
+    assumptions = (*scope.assumptions, f"{ON_GRID}{grid}")
     return replace(promise, loss=loss, scope=replace(scope, assumptions=assumptions))
 
 

@@ -26,6 +26,7 @@ from ..numerics.objects import CheckedFields
 from ..numerics.saved import Saved
 from ..numerics.thresholds import FINE, LARGEST_SIZE
 from ..privacy.budget import PrivacyBudget, checked_budget
+from ..privacy.guarantee import ON_GRID
 from ..privacy.horizon import Horizon, horizon_of
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
@@ -192,7 +193,7 @@ class Request(Saved, CheckedFields):
         if self.resolution is None:
             return clauses
         steps = ", ".join(f"{step:g}" for step in self.resolution)
-        return (*clauses, f"readings on a grid of {steps}")
+        return (*clauses, f"{ON_GRID}{steps}")
 
     @property
     def drawn_afresh(self) -> bool:

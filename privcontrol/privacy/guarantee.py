@@ -1175,6 +1175,8 @@ def _quotable(delta: Fraction) -> float:
 
 _INSTEAD = ", with radius "
 _CONVEX = "the data's domain is convex"
+#: What a guarantee assumes that counts a sensor's steps beside the move.
+ON_GRID = "readings on a grid of "
 _UNCOUPLED = "no public constraint couples the chunks"
 
 
@@ -1230,7 +1232,8 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     and is quoted at this delta.
     Where the shift of the noise is linear in the move (affine queries), or came from a
     Lipschitz constant, Gaussian y and Laplace epsilon are multiplied by radius / known
-    radius instead, up and also *down*.
+    radius instead, up and also *down*. Not down where readings lie on a grid: however
+    short a move is, they may differ by a whole step.
 
     Parameters
     ----------
@@ -1266,6 +1269,8 @@ def chain(guarantee: PrivacyGuarantee, radius: float) -> PrivacyGuarantee:
     known = checked_guarantee(guarantee).scope
     size = positive_number(radius, "radius")
     factor = _ratio(size, _single_radius(known))
+    if any(clause.startswith(ON_GRID) for clause in known.assumptions):
+        factor = max(factor, Fraction(1))  # a step of the grid stays as large
     scope = _rescaled(known, size)
     loss = guarantee.loss
     if factor > 1 and not guarantee._is_linear:

@@ -1045,3 +1045,30 @@ def test_a_frame_is_published_as_values_with_its_index():
     # 7,000 m, where 7,000 counts would be 7 m
     assert abs(published["y"].to_numpy() - 7000).max() < 10 * design.std.max() + 3
     assert gateway.next_index == 3
+
+
+@pytest.mark.parametrize("designed", [True, False])
+def test_a_smaller_radius_makes_no_step_of_the_grid_smaller(designed):
+    """A reading beside the middle of a step moves by a whole one, however short the move."""
+    tank = ct.ss(0.9, 1, 1, 0, 1.0, states=["level"], inputs=["flow"], outputs=["y"])
+    step, horizon, radius = 0.5, 5, 0.01
+    noise = pc.design_output_noise(
+        tank,
+        horizon=horizon,
+        adjacency=pc.StateAdjacency(1.0),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        family="iid-gaussian",
+        resolution=step if designed else 0.0,
+        models="exact",
+    )
+    gateway = Gateway if designed else unplanned
+    with gateway(noise, resolution=step) as door:
+        promise = door.guarantee
+    levels = 0.9 ** np.arange(horizon)
+    runs = []
+    for start in (step / 2 + 1e-9, step / 2 + 1e-9 - radius):
+        runs.append(step * np.round(levels * start / step))
+    shown = np.linalg.norm(runs[0] - runs[1]) / noise.std[0]
+    assert pc.core.chain(promise, radius).gdp >= shown
+    assert pc.core.chain(promise, 2.0).gdp == pytest.approx(2 * promise.gdp)
+    assert pc.core.chain(noise.guarantee, radius).gdp < shown or designed
