@@ -365,7 +365,9 @@ class _Perturbation(Released):
             inputs = real_array(x, "x")
             check_no_truth([np.asarray(x)], "x")
         else:
-            exact, inputs = exact_data(x, "x", resolution, counts=counts)
+            # in a box any two inputs are hidden from each other, rounded or not
+            rounds = self.domain is not None
+            exact, inputs = exact_data(x, "x", resolution, counts=counts, rounds=rounds)
         entries = inputs[0].size if inputs.ndim > 1 and len(inputs) else inputs.size
         if self.size not in (None, entries) and len(np.atleast_1d(inputs)):
             raise ValueError(
@@ -552,16 +554,16 @@ class InputPerturbation(_Perturbation):
             Round what is released to multiples of this step; by default to the nearest
             doubles.
         resolution : number, optional
-            The entries of x are multiples of this step, and others are rounded to the
-            nearest multiple. A number of any type is a value.
+            The entries of x are multiples of this step, but for round-off. Others are
+            refused, or rounded where there is a domain. A number of any type is a value.
         counts : bool, optional
             The entries of x are integers that count steps of the resolution.
 
         Raises
         ------
         ValueError
-            If an entry is not finite, a row has another size, or the model returns another
-            batch. No message contains an entry.
+            If an entry is not finite or off the grid, a row has another size, or the model
+            returns another batch. No message contains an entry.
         RuntimeError
             If the model raised an exception. Its text is withheld, since it may show the
             noisy input. Where the model runs with somebody else, charge the failed call.

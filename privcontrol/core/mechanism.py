@@ -169,8 +169,8 @@ class Mechanism:
             Publish multiples of this step; by default the nearest doubles. A float
             means the decimal number that Python prints for it.
         resolution : number or sequence of n numbers, optional
-            The data are multiples of this step, and others are rounded to the nearest
-            multiple. A number of any type is a value.
+            The data are multiples of this step, but for round-off; others are refused.
+            A number of any type is a value.
         counts : bool, optional
             The data are integers that count steps of the resolution.
 
@@ -182,8 +182,9 @@ class Mechanism:
         Raises
         ------
         ValueError
-            If x has the wrong length, is not finite or is off the manifold (see
-            `AffineManifold.project`), or a step is not positive. No message shows x.
+            If x has the wrong length, is not finite, is off the manifold (see
+            `AffineManifold.project`) or off the grid, or a step is not positive. No
+            message shows x.
         TypeError
             If x is not real, or the query is a LinearOperator, whose products are
             rounded, and `rng` is None.

@@ -61,6 +61,9 @@ _ROUGH_BITS, _ROUGH_WORKING_BITS = 64, 80
 #: Speed: half the length of the interval in which a rough one is sought.
 _SOUGHT = 2.0**-30
 
+#: Share of a step, and of a number, that round-off may leave between it and the grid.
+_OFF_GRID = rational(1e-6)
+_ROUND_OFF = rational(2.0**-52)
 _HALF = Rational(1, 2)
 _NORMAL = NormalDist()
 
@@ -362,12 +365,15 @@ def exact_data(
     resolution: Step | Sequence[Step] | None = None,
     *,
     counts: bool = False,
+    rounds: bool = False,
 ) -> tuple[list[Rational], NDArray]:
     """Return private data as exact rationals in a flat list, and the doubles next to them.
 
     An entry of any type is a value: see `exact_numbers`. With a ``resolution`` (one
-    step, or one for each entry) it is rounded to the nearest multiple. With ``counts``
-    entries are integers, which count its steps. No error message holds an entry.
+    step, or one for each entry) it is the multiple that it is next to, and an entry off the
+    grid is refused: rounding would carry data that are a little apart a whole step apart.
+    With ``rounds`` it is rounded. With ``counts`` entries are integers, which count steps.
+    No error message holds an entry.
     """
     check_counted(counts, resolution)
     values, doubles = exact_numbers(x, name, whole=counts)
@@ -375,8 +381,27 @@ def exact_data(
         return values, doubles
     steps = step_sizes(resolution, "resolution", len(values))
     multiples = on_steps(values, steps, counts=counts)
+    if not (counts or rounds):
+        _check_on_grid(values, multiples, steps, name)
     nearest = np.array([nearest_double(value) for value in multiples])
     return multiples, nearest.reshape(doubles.shape)
+
+
+def _check_on_grid(
+    values: Sequence[Rational],
+    multiples: Sequence[Rational],
+    steps: Sequence[Rational],
+    name: str,
+) -> None:
+    """Refuse values that are no multiples of their steps, but for round-off."""
+    for value, multiple, step in zip(values, multiples, steps, strict=True):
+        if abs(value - multiple) > _OFF_GRID * step + _ROUND_OFF * abs(value):
+            raise ValueError(
+                f"{name}: expected multiples of the resolution, got an entry between two: "
+                "rounded, data that are a little apart could be a whole step apart, which "
+                "the guarantee does not count. Leave resolution out and publish on a grid, "
+                "or round first and hide a step more"
+            )
 
 
 def check_counted(counts: object, resolution: object) -> None:

@@ -124,7 +124,7 @@ def test_a_number_is_a_value_whatever_its_type():
     with pytest.raises(ValueError, match="x: expected finite"):
         exact_data([Decimal("1e999999999"), Fraction(10**400)], "x")
     assert exact_data(Decimal("1e-999999999"), "x")[0] == [Rational(0)]
-    snapped, doubles = exact_data([0.003, -0.0072], "x", resolution=0.001)
+    snapped, doubles = exact_data([0.003, -0.0072], "x", 0.001, rounds=True)
     assert [str(v) for v in snapped] == ["3/1000", "-7/1000"]
     assert doubles.tolist() == [0.003, -0.007]
     with pytest.raises(ValueError, match="resolution"):
@@ -160,6 +160,43 @@ def test_truth_values_are_no_data(counts):
         for release in (mechanism.release, perturbation):
             with pytest.raises(TypeError, match="x: expected real numbers, got bool"):
                 release([True], rng=rng)
+
+
+@pytest.mark.parametrize("rng", [None, 0])
+def test_data_off_the_grid_are_refused_where_rounding_would_move_them(rng):
+    """0.49 and 0.51 are 0.02 apart, and were released as 0 and 1 where 0.1 is hidden."""
+    query = pc.LinearQuery([[1.0]])
+    hidden = pc.DirectionAdjacency([[0.1]])
+    budget = pc.PrivacyBudget(gdp=0.5)
+    design = pc.design_gaussian(query, hidden, budget)
+    at_the_door = pc.InputPerturbation(np.asarray, budget, radius=0.1)
+    at_the_exit = pc.OutputPerturbation(np.asarray, budget, radius=0.1, lipschitz=1.0)
+    door_of_metric = pc.InputPerturbation(
+        np.asarray, budget, radius=0.1, metric=(np.tanh, 1.0)
+    )
+    for release in (design.release, design.mechanism.release, at_the_door, at_the_exit):
+        with pytest.raises(ValueError, match="multiples of the resolution") as refused:
+            release([0.49], rng=rng, grid=0.001, resolution=1.0)
+        assert "49" not in str(refused.value)
+        assert release([3.0], rng=rng, grid=0.001, resolution=1.0).shape == (1,)
+        assert release([3], rng=rng, resolution=0.5, counts=True).shape == (1,)
+    with pytest.raises(ValueError, match="multiples of the resolution"):
+        door_of_metric([0.49], rng=rng, resolution=1.0)
+    anything = pc.InputPerturbation(
+        np.asarray, budget, radius=np.inf, domain=([0.0], [1.0])
+    )
+    assert anything([0.49], rng=rng, resolution=1.0).shape == (1,)
+
+
+def test_round_off_is_not_off_the_grid():
+    for off in (0.9e-6, -0.9e-6):
+        assert exact_data([0.3 + 0.1 * off], "x", 0.1)[0] == [Rational(3, 10)]
+        with pytest.raises(ValueError, match="multiples"):
+            exact_data([0.3 + 0.1 * off * 1.3], "x", 0.1)
+    large = (10**14 + 3) / 10  # the double is 0.0008 beside it, of its spacing of 0.002
+    assert exact_data([large], "x", 0.1)[0] == [Rational(10**14 + 3, 10)]
+    with pytest.raises(ValueError, match="multiples"):
+        exact_data([large + 0.011], "x", 0.1)
 
 
 def test_mechanisms_and_designs_release_exactly_without_rng():
