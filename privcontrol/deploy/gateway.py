@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: What a finite horizon takes for granted of the samples before it.
-_ANEW = "the run begins again with this gateway"
-_CONTINUED = "earlier windows of the run are counted together with this one"
+_ANEW = ("the run begins again with this gateway",)
+_CONTINUED = (
+    "earlier windows of the run are counted together with this one",
+    "times of the secret are counted from the window's first sample",
+)
 _UNPLANNED_GRID = (
     "resolution: the noise was not designed for readings on a grid, so the gateway "
     "promises less than the noise: gateway.guarantee says what; "
@@ -350,8 +353,8 @@ class Gateway(Publisher):
         if not self._noise.horizon.ends:
             return promise  # the noise begins in its stationary law
         continued = scope.window is not None and scope.window[0] > 0
-        clause = _CONTINUED if continued else _ANEW
-        assumptions = (*scope.assumptions, clause)
+        clauses = _CONTINUED if continued else _ANEW
+        assumptions = (*scope.assumptions, *clauses)
         return replace(promise, scope=replace(scope, assumptions=assumptions))
 
     def publish_frame(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -891,6 +891,28 @@ def test_a_gateway_says_that_its_run_begins_anew():
             Gateway(whole, start=wrong)
 
 
+def test_a_window_says_from_when_the_times_of_its_secret_count():
+    """A level that grows hides at t = 2 of the window; at t = 2 of the run it shows more."""
+    growing = ct.ss(1.1, 1, 1, 0, 1.0, states=["level"], outputs=["y"])
+    start, horizon, time = 10, 5, 2
+    noise = pc.design_output_noise(
+        growing,
+        horizon=horizon,
+        adjacency=pc.StateAdjacency(1.0, times=time),
+        budget=pc.PrivacyBudget(gdp=0.5),
+        family="iid-gaussian",
+    )
+    with Gateway(noise, start=start, grid=0.001) as gateway:
+        promise = gateway.guarantee
+    samples = np.arange(horizon)
+    in_window = np.linalg.norm(1.1 ** (samples - time)) / noise.std[0]
+    of_run = np.linalg.norm(1.1 ** (start + samples - time)) / noise.std[0]
+    assert in_window <= promise.gdp * (1 + 1e-9) < of_run / 2
+    words = " ".join(promise.explain().split())
+    assert f"t = {time}" in words
+    assert "times of the secret are counted from the window's first sample" in words
+
+
 def test_a_resumed_gateway_knows_its_window(path):
     design = window_noise(pc.plants.vehicle(), 20)
     with Gateway(design, path=path, start=20) as gateway:
