@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -31,7 +32,7 @@ from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
 )
-from ..secrets.secret import Responses, all_responses
+from ..secrets.secret import Apart, Responses, Windows, all_responses
 from .long_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import covering_ellipsoid, remainder
@@ -64,6 +65,65 @@ _MARGIN = 1e-8
 Fitted = tuple[NDArray, NDArray]
 
 
+class _Cheapest(NamedTuple):
+    """The cheapest noise of single changes beyond a floor.
+
+    Attributes
+    ----------
+    root : ndarray, shape (m, r)
+    lower_bound : float
+    weights : ndarray, shape (M,), or None
+        Those of single moves, where they are known.
+    windows : tuple of ndarray
+        Matrices of the weights of changes of any shape, in each window.
+    """
+
+    root: NDArray
+    lower_bound: float
+    weights: NDArray | None = None
+    windows: tuple[NDArray, ...] = ()
+
+    def spread(self, changes: Apart | Windows) -> NDArray | None:
+        """Return responses (m, N) times roots of weights of sum one, alike at each start.
+
+        None where the search has none for these changes.
+        """
+        kinds = _places_among_equals(changes.starts)
+        starts = len(np.unique(changes.starts))
+        if isinstance(changes, Apart):
+            if self.weights is None or len(self.weights) != len(kinds):
+                return None
+            shares = np.bincount(kinds, self.weights)
+            if not shares.sum() > 0:
+                return None
+            shares /= shares.sum() * starts
+            return changes.columns * np.sqrt(shares[kinds])
+        longest = max(map(len, changes.index))
+        sums = np.zeros((kinds.max() + 1, longest, longest))
+        for kind, own in zip(kinds, self.windows, strict=True):
+            if len(own) == longest:
+                sums[kind] += own
+        size = np.trace(sums, axis1=1, axis2=2).max()
+        if not size > 0:
+            return None
+        sums += ROUNDED * size * np.eye(longest)  # which all signs have on average
+        total = np.trace(sums, axis1=1, axis2=2).sum() / longest
+        roots = np.linalg.cholesky(sums / (total * starts))
+        columns = []
+        for kind, own in zip(kinds, changes.index, strict=True):
+            columns.append(changes.columns[:, own] @ roots[kind][: len(own)])
+        return np.hstack(columns)
+
+
+def _places_among_equals(values: NDArray) -> NDArray:
+    """Return for each value how many equal ones come before it."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    places = np.empty(len(values), int)
+    places[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return places
+
+
 def is_energy_ball(adjacency: Adjacency) -> bool:
     """Return whether the secret is any signal of bounded energy over the whole horizon."""
     changes = disturbances(adjacency)
@@ -78,14 +138,16 @@ def correlated(problem: DesignProblem) -> Proposal:
     responses = all_responses(request.adjacency, problem.plants, problem.horizon)
     if not responses.moved.any():
         raise PrivacyError(NO_NOISE)
-    shape, lower_bound = _cheapest(problem, responses)
+    found = _cheapest(problem, responses)
+    shape, lower_bound = found.root, found.lower_bound
     events = max([each.events for each in responses.apart], default=1)
     events = max([events, *(each.events for each in responses.windows)])
     if events > 1:
         sized = _cheaper_apart(problem, shape, responses)
         # the bound is for all moves sqrt(k) times as large; any noise hides single ones
         lower_bound /= events
-        lower_bound = max(lower_bound, white_cost(problem, problem.floor))
+        of_sums = _bound_of_several(problem, responses, found)
+        lower_bound = max(lower_bound, of_sums, white_cost(problem, problem.floor))
     elif responses.windows:
         sized = dense_noise(
             problem, scaled_to_fit(problem, shape, responses), responses
@@ -95,6 +157,36 @@ def correlated(problem: DesignProblem) -> Proposal:
         sized = dense_noise(problem, shape, responses)
     gap = sized.cost / lower_bound - 1
     return replace(sized, lower_bound=lower_bound, gap=gap)
+
+
+def _bound_of_several(
+    problem: DesignProblem, responses: Responses, found: _Cheapest
+) -> float:
+    """No Gaussian noise costs less that hides several changes at a distance, 0 if unknown.
+
+    The changes of a sum have signs of their own, so on average over the signs k changes are
+    hidden as well as if they shared nothing: the bound is k times that for weights of
+    single changes. These must be a mean over sums of k. So they are if those that start
+    within the separation have a k-th of all weights at most, wherever it begins, for the
+    matrix of such intervals is totally unimodular. The weights of the search for single
+    changes are spread evenly over all starts.
+    """
+    several: list[Apart | Windows] = [*responses.apart, *responses.windows]
+    is_moving = any(p.is_moving for p in disturbances(problem.request.adjacency))
+    if len(several) > 1 or len(problem.plants) > 1 or is_moving:
+        return 0.0
+    (changes,) = several
+    columns = found.spread(changes)
+    if columns is None:
+        return 0.0
+    times = np.unique(changes.starts)
+    ends = np.searchsorted(times, times + changes.separation)
+    together = (ends - np.arange(len(times))).max() / len(times)
+    counted = min(changes.events, 1 / together)
+    priced = problem.weight_root(columns / problem.allowed_beside_grid)
+    (triangle,) = scipy.linalg.qr(priced.T, mode="r", check_finite=False)
+    sizes = scipy.linalg.svdvals(triangle[: len(priced)])
+    return float(counted * sizes.sum() ** 2 * (1 - ROUNDED))
 
 
 def _cheaper_apart(
@@ -136,7 +228,7 @@ def _with_larger_floors(
         larger = replace(problem, request=request)
         beyond = shape
         if size < _MANY:
-            beyond, _ = _cheapest(larger, responses, _OF_A_TRY)
+            beyond = _cheapest(larger, responses, _OF_A_TRY).root
         added = np.sqrt(larger.floor**2 - problem.floor**2)
         roots.append(np.hstack([beyond, np.diag(added)]))
     return roots
@@ -158,7 +250,7 @@ def dense_noise(
 
 def _cheapest(
     problem: DesignProblem, responses: Responses, rough: float = _GAP
-) -> tuple[NDArray, float]:
+) -> _Cheapest:
     """A root (m, r) of the cheapest covariance beyond the floor, and its least cost.
 
     It is the cheapest one within the gap ``rough``, in hundreds of dimensions within that
@@ -191,12 +283,14 @@ def _cheapest(
     factor = found.factor
     if has_floor:
         factor = remainder(factor, balls[-1])
-    return basis @ factor, found.lower_bound
+    weights = None
+    if not balls:
+        weights = np.zeros(points.shape[1])
+        weights[found.support] = found.weights
+    return _Cheapest(basis @ factor, found.lower_bound, weights)
 
 
-def _cheapest_in_windows(
-    problem: DesignProblem, responses: Responses
-) -> tuple[NDArray, float]:
+def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> _Cheapest:
     """The same for changes of any shape, within the gap of the request.
 
     Of several changes each counts as if the others shared nothing with it.
@@ -241,7 +335,8 @@ def _cheapest_in_windows(
     out = span @ (axes / raised)
     if has_floor:
         factor = remainder(factor, spectrum.balls[-1][0])
-    return out @ factor, found.lower_bound * (1 - ROUNDED)
+    bound = found.lower_bound * (1 - ROUNDED)
+    return _Cheapest(out @ factor, bound, windows=found.weights.windows)
 
 
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:
@@ -257,7 +352,7 @@ def _tolerance(problem: DesignProblem, responses: Responses) -> float:
 
 def _nearly_cheapest(
     problem: DesignProblem, responses: Responses, tol: float
-) -> tuple[NDArray, float] | None:
+) -> _Cheapest | None:
     """The same in many dimensions. None in few, or if it does not come within the gap."""
     size = len(responses.points)
     level = _even_floor(problem)
@@ -291,7 +386,10 @@ def _nearly_cheapest(
     axes = found.factor * np.sqrt(beyond / variances)
     factor = scipy.linalg.solve_triangular(triangle.T, axes)
     lower_bound = found.lower_bound + (size - rank) * level**2
-    return span @ factor, lower_bound * (1 - ROUNDED)
+    weights = None
+    if len(found.weights) == points.shape[1]:
+        weights = found.weights
+    return _Cheapest(span @ factor, lower_bound * (1 - ROUNDED), weights)
 
 
 def _even_floor(problem: DesignProblem) -> float | None:

@@ -511,3 +511,53 @@ def test_a_larger_gap_that_is_missed_is_no_dearer_than_the_usual_one(secret):
         found = designed(lag(0.9), adjacency, gap=gap).design
         assert found.gap <= gap or found.cost <= usual.cost * (1 + 1e-9)
         assert found.lower_bound <= usual.lower_bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("shape, duration", [("level", 1), ("level", 2), ("any", 2)])
+@pytest.mark.parametrize("events, separation", [(2, 2), (2, 4), (3, 3)])
+def test_the_bound_of_several_changes_is_below_the_best_noise_for_all_their_sums(
+    shape, duration, events, separation
+):
+    """CVXPY finds the covariance of least trace that hides each sum, one by one."""
+    horizon = 9
+    plant = ct.ss(0.8, 1, 1, 1, 1, states=["x"], inputs=["u"], outputs=["y"])
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=duration, shape=shape, events=events, separation=separation
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=secret,
+        models="exact",
+        gap=5.0,
+    )
+    impulse = np.r_[1.0, 0.8 ** np.arange(horizon - 1)]
+    response = scipy.linalg.toeplitz(impulse, np.zeros(horizon))
+    single = []
+    for start in range(horizon):
+        lengths = range(1, 1 + min(duration, horizon - start))
+        signs = [
+            [1.0, *rest]
+            for length in lengths
+            for rest in itertools.product([1.0, -1.0], repeat=length - 1)
+            if shape == "any" or -1.0 not in rest
+        ]
+        single.append([response[:, start : start + len(w)] @ w for w in signs])
+    sums = []
+    for count in range(1, events + 1):
+        for starts in itertools.combinations(range(horizon), count):
+            if np.diff(starts).min(initial=horizon) < separation:
+                continue
+            for each in itertools.product(*(single[start] for start in starts)):
+                for turns in itertools.product([1.0, -1.0], repeat=count - 1):
+                    sums.append(each[0] + sum(map(np.multiply, turns, each[1:])))
+    covariance = cvxpy.Variable((horizon, horizon), PSD=True)
+    demands = [
+        cvxpy.bmat([[covariance, move[:, None]], [move[None], np.ones((1, 1))]]) >> 0
+        for move in sums
+    ]
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.trace(covariance)), demands)
+    least = problem.solve(solver=cvxpy.CLARABEL)
+    assert 0.6 * least <= noise.design.lower_bound <= least * (1 + 1e-6)
+    assert least <= noise.design.cost * (1 + 1e-6)
