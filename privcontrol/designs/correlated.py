@@ -96,7 +96,7 @@ class _Cheapest(NamedTuple):
             shares = np.bincount(kinds, self.weights)
             if not shares.sum() > 0:
                 return None
-            shares /= shares.sum() * starts
+            shares = shares / (shares.sum() * starts)
             return changes.columns * np.sqrt(shares[kinds])
         longest = max(map(len, changes.index))
         sums = np.zeros((kinds.max() + 1, longest, longest))
