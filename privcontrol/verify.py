@@ -367,7 +367,8 @@ def square_for_ever(design, plant, data):
     G = entered = trimmed(System(step.A, columns.rows, step.C, columns.through))
     M, taps = shaping_of(design)
     if design.response:
-        entered = static(entering_noise(G, system_of(design.response), M.D))
+        verdict = NotCovered if len(design.plants) > 1 else Broken
+        entered = static(entering_noise(G, system_of(design.response), M.D, verdict))
     if secret.is_summed:
         G, entered = trimmed(difference(G)), trimmed(difference(entered))
     undone = behind(entered, inverse(M))
@@ -1540,7 +1541,7 @@ def parameters(G, count):
     return below(*found)
 
 
-def entering_noise(G, H, sizes):
+def entering_noise(G, H, sizes, verdict):
     """Return X such that what enters the noise's own system H as X w responds as G w.
 
     A response that is zero for as many samples as there are states is zero for ever. Of
@@ -1549,7 +1550,7 @@ def entering_noise(G, H, sizes):
     count = len(G.A.rows) + len(H.A.rows)
     X, demands = least_solution(parameters(H, count) @ sizes, parameters(G, count))
     if any(map(any, demands.rows)):
-        raise NotCovered("noise that enters a plant where the secret does not")
+        raise verdict("noise that enters a plant where the secret does not")
     return sizes @ X
 
 
