@@ -300,6 +300,7 @@ class _Found(NamedTuple):
     shares: _Shares  # that prove most
     bounding: _Step  # the spectrum that is the best for them
     cheapest: _Step  # the one that hides these signs at the least cost
+    mean: _Step  # of all spectra, which leaves less where each leaves other signs
 
 
 class BestSpectrum(NamedTuple):
@@ -356,7 +357,7 @@ class SpectrumProblem:
                 bound = found.bounding.cost**2
                 bounding = known.weights(active)
             every: list[list[NDArray]] = []
-            for step in (found.bounding, found.cheapest):
+            for step in (found.bounding, found.cheapest, found.mean):
                 worst, signs = self._worst(step, active)
                 every.append(signs)
                 if step.cost * worst < least:
@@ -397,7 +398,10 @@ class SpectrumProblem:
         if self._energies is not None:
             return self._scalar_step(self._energies, weights.singles)
         values, vectors = np.linalg.eigh(self._kernel(weights))
-        sizes = np.sqrt(np.maximum(values, 0.0))
+        return self._left_by(np.sqrt(np.maximum(values, 0.0)), vectors)
+
+    def _left_by(self, sizes: NDArray, vectors: NDArray) -> _Step:
+        """Return what a spectrum of eigenvalues (N, r) and vectors (N, r, r) leaves."""
         cost = float(self.circle.mean(sizes.sum(axis=1)))
         sizes = np.maximum(sizes, NEGLIGIBLE * sizes.max())
         roots = (vectors * sizes[:, None, :]) @ _adjoint(vectors)
@@ -410,6 +414,11 @@ class SpectrumProblem:
             axes = whitening @ ball
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
+
+    def _of_roots(self, roots: NDArray) -> _Step:
+        """Return what a spectrum (N, r, r) leaves, scaled to a cost of one."""
+        cost = self.circle.mean(np.trace(roots, axis1=1, axis2=2))
+        return self._left_by(*np.linalg.eigh(roots / cost))
 
     @cached_property
     def _energies(self) -> NDArray | None:
@@ -485,8 +494,10 @@ class SpectrumProblem:
         power = _FAST
         bound = 0.0
         least = np.inf
+        together = np.zeros(1)
         for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
+            together = together + step.roots
             if step.cost < bound:
                 power = _SAFE
             if step.cost >= bound:
@@ -507,7 +518,7 @@ class SpectrumProblem:
                 known.signs * (every / worst) ** (2 * power),
                 _turned_weights(known.balls, step.forms, worst, power),
             ).normalised()
-        return _Found(shares, bounding, cheapest)
+        return _Found(shares, bounding, cheapest, self._of_roots(together))
 
     def _worst(
         self, step: _Step, active: Sequence[NDArray] = ()

@@ -279,7 +279,7 @@ def test_a_floor_counts():
 
 @pytest.mark.slow
 def test_windows_that_overlap_beside_a_floor_come_near_the_bound():
-    """Each spectrum of the search leaves other signs."""
+    """Each spectrum of the search leaves other signs; the mean of all leaves less."""
     A = np.array(
         [
             [-1.06, 0.39, -0.21, 1.0, -0.04],
@@ -297,11 +297,11 @@ def test_windows_that_overlap_beside_a_floor_come_near_the_bound():
         "gap": 0.01,
     }
     gaps = []
-    for seed in range(4):  # rounding alone moves each gap, from .7 to 1.3 %
+    for seed in range(4):  # rounding alone moves each gap by a half
         near = A + 1e-10 * np.random.default_rng(seed).normal(size=A.shape)
         plant = ct.ss(near, B, C, 0, 1, inputs=["w"])
         gaps.append(designed(plant, change(12), 15, **options).design.gap)
-    assert np.mean(gaps) < 0.015
+    assert np.mean(gaps) < 0.006
 
 
 def test_polytopes_have_weights_of_their_own():
