@@ -49,6 +49,8 @@ class Request(Saved, CheckedFields):
     ``max_std``, checked. Those that are about a plant come by `of_plant`.
     """
 
+    _omitted = ("bound", "blocks")
+
     horizon: Horizon
     budget: PrivacyBudget
     adjacency: Adjacency
@@ -64,13 +66,6 @@ class Request(Saved, CheckedFields):
     scale: bool = False  # whether a factor is scaled to the budget exactly
     bound: Bound | None = None  # what the noise never leaves
     blocks: tuple[int, ...] = ()  # independent radial ones of a factor's columns
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        for name in ("bound", "blocks"):
-            if not saved[name]:  # so a file says nothing of what it does not have
-                del saved[name]
-        return saved
 
     def __post_init__(self) -> None:
         one_of(self.family, "family", _FAMILIES)

@@ -402,21 +402,13 @@ class ChangesOfRun(ByContent, Correlations):
         The shift that is promised of several changes. None where it is about one.
     """
 
+    _omitted = ("sizes", "several")
+
     products: NDArray
     shape: float
     worst: NDArray
     sizes: NDArray | None = None
     several: float | None = None
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        for name in (
-            "sizes",
-            "several",
-        ):  # a file says nothing of what it does not have
-            if saved[name] is None:
-                del saved[name]
-        return saved
 
     def promised(self, events: int, separation: int) -> float:
         bound = self.growth(events, separation)
@@ -579,21 +571,12 @@ class ChangesOfRegion(ByContent, Correlations):
         The shift that is promised of several changes that keep a distance.
     """
 
+    _omitted = ("unit", "most", "several")
+
     noises: tuple[Fading, ...]
     unit: float | None = None
     most: int | None = None
     several: float | None = None
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        for name in (
-            "unit",
-            "most",
-            "several",
-        ):  # so a file says nothing of what it does not have
-            if saved[name] is None:
-                del saved[name]
-        return saved
 
     @property
     def _one(self) -> float:

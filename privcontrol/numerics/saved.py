@@ -39,10 +39,12 @@ class Saved:
     """Base of classes whose objects design files hold.
 
     A file holds the fields with which a dataclass is made, which make it again. A class
-    that wants others says so in both methods.
+    that wants others says so in both methods. Fields that ``_omitted`` names are left out
+    where they have their default, so a file says nothing of what it does not have.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+    _omitted: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -50,13 +52,24 @@ class Saved:
 
     def _saved_fields(self) -> dict[str, object]:
         """Return what a file holds of this object, by name."""
-        made_with = (field for field in fields(self) if field.init)
-        return {field.name: getattr(self, field.name) for field in made_with}
+        made_with = {field.name: field for field in fields(self) if field.init}
+        saved = {name: getattr(self, name) for name in made_with}
+        for name in self._omitted:
+            if _is_default(saved[name], made_with[name]):
+                del saved[name]
+        return saved
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Self:
         """Return the object of which a file holds this."""
         return cls(**saved)
+
+
+def _is_default(value: object, field: Field) -> bool:
+    """Return whether a field is as it is by default: None, an empty tuple or text, zero."""
+    if value is None:
+        return field.default is None
+    return isinstance(value, (str, tuple, int, float)) and value == field.default
 
 
 @singledispatch

@@ -534,6 +534,8 @@ class PrivacyBudget(Saved):
     (PrivacyBudget(epsilon=1.0, delta=0.01), PrivacyBudget(gdp=0.5))
     """
 
+    _omitted = ("leak",)
+
     epsilon: float | None = None
     delta: float | None = 0.0
     gdp: float | None = None
@@ -772,12 +774,6 @@ class PrivacyBudget(Saved):
         if self.pure:
             return PrivacyBudget(epsilon=self.laplace_epsilon(periods))
         return PrivacyBudget(gdp=self.shift(periods))
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        if not self.leak:  # so a file says nothing of what it does not have
-            del saved["leak"]
-        return saved
 
     def to_dict(self) -> dict:
         """Return a JSON-ready form, the keywords that make an equal budget.

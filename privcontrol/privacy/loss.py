@@ -389,6 +389,8 @@ class Product(Saved):
     anything else.
     """
 
+    _omitted = ("radial", "walls")
+
     #: (Laplace shift over scale, count), largest first.
     shifts: tuple[tuple[float, int], ...] = ()
     #: The square of the Gaussian shift over standard deviation.
@@ -399,13 +401,6 @@ class Product(Saved):
     radial: tuple[tuple[tuple[float, int, float], int], ...] = ()
     #: (wall of Gaussian noise that is kept within, count), largest first.
     walls: tuple[tuple[Wall, int], ...] = ()
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        for name in ("radial", "walls"):
-            if not saved[name]:  # so a file says nothing of laws that it does not have
-                del saved[name]
-        return saved
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Product:

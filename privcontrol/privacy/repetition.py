@@ -89,6 +89,8 @@ class Change(Saved):
         Its words where it is one of several, empty for the same.
     """
 
+    _omitted = ("differs", "each")
+
     words: str
     longest: int | None = 1
     events: int = 1
@@ -99,13 +101,6 @@ class Change(Saved):
     start: str = ""
     differs: str = ""
     each: str = ""
-
-    def _saved_fields(self) -> dict[str, object]:
-        saved = super()._saved_fields()
-        for name in ("differs", "each"):  # a file says nothing of what it does not have
-            if not saved[name]:
-                del saved[name]
-        return saved
 
     @property
     def kind(self) -> str:
