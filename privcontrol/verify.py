@@ -967,25 +967,8 @@ def upper_of_angles(y, r):
         return lambda level: 1 - ((level - y) / 2).exp() / 2
     if r > 32 or y > 100:
         raise NotCovered("radial noise of many numbers, or a large shift")
-    b, half, bessel = Decimal(r - 3) / 2, Decimal("0.5"), []
-    for order in (r / 2 - 1, r / 2):  # the trapezoidal rule errs by exp(-200)
-        steps = [k / 64 for k in range(768)]
-        falling = [math.exp(-float(y) * math.sinh(x) ** 2) for x in steps]
-        rising = [math.cosh(2 * order * x) for x in steps]
-        bessel.append(math.fsum(map(mul, rising, falling)) - 0.5)
-    q = 2 * (r - 1) / y * Decimal(bessel[1] / bessel[0])
-
-    def terms(
-        z,
-    ):  # of (1 - x)^b exp(-z x), whose derivative obeys an equation, and q + ...
-        own = [Decimal(0), Decimal(0), Decimal(1)]
-        for k in range(300 + 2 * int(y)):
-            own.append(((k - b - z) * own[-1] + z * own[-2]) / (k + 1))
-        last = zip(own[2:], own[1:], own)
-        found = [q * c + 4 * one - 4 * two for c, one, two in last]
-        return [x / (b + 1 + k) for k, x in enumerate(found)][::-1]
-
-    series = {z: terms(z) for z in (y, -y)}
+    half, q = Decimal("0.5"), quotient_of_angles(y, r)
+    series = {z: series_of_angles(z, q, r) for z in (y, -y)}
 
     def integral(x, z):
         total = Decimal(0)
@@ -1003,6 +986,33 @@ def upper_of_angles(y, r):
         return 1 - far * integral(1 - x, -y) / whole
 
     return upper
+
+
+def series_of_angles(z, q, r):
+    """Return the coefficients of the integral of that density, over x^(b + 1), last first.
+
+    Those of (1 - x)^b exp(-z x) obey the recursion of its differential equation.
+    """
+    b = Decimal(r - 3) / 2
+    own = [Decimal(0), Decimal(0), Decimal(1)]
+    for k in range(300 + 2 * int(abs(z))):
+        own.append(((k - b - z) * own[-1] + z * own[-2]) / (k + 1))
+    found = []
+    for k, (two, one, c) in enumerate(zip(own, own[1:], own[2:])):
+        density = q * c + 4 * one - 4 * two
+        found.append(density / (b + 1 + k))
+    return found[::-1]
+
+
+def quotient_of_angles(y, r):
+    """Return q, by the trapezoidal rule for Bessel functions, which errs by exp(-200)."""
+    steps = [k / 64 for k in range(768)]
+    falling = [math.exp(-float(y) * math.sinh(x) ** 2) for x in steps]
+    bessel = []
+    for order in (r / 2 - 1, r / 2):
+        rising = [math.cosh(2 * order * x) for x in steps]
+        bessel.append(math.fsum(map(mul, rising, falling)) - 0.5)
+    return 2 * (r - 1) / y * Decimal(bessel[1] / bessel[0])
 
 
 def composed_delta(row, epsilon, wanted, releases):
