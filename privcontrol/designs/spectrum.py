@@ -29,9 +29,11 @@ from .windowed import (
 
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
-#: Points for each oscillation of a shape's spectrum, and how many they may make.
+#: Points for each oscillation of a shape's spectrum, and how many they may make. Where that
+#: leaves fewer than some an oscillation, they may be twice as many.
 _POINTS_OF_A_WAVE = 8
 _MOST_FOR_SHAPES = 2**13
+_FEWEST_OF_A_WAVE = 3
 
 
 # -- points on the unit circle -----------------------------------------------------------
@@ -67,7 +69,10 @@ class FrequencyGrid:
         best = int(radii.argmin())
         warp = float(tries[best])
         widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
-        enough = min(_POINTS_OF_A_WAVE * longest * widest, _MOST_FOR_SHAPES)
+        most = _MOST_FOR_SHAPES
+        if _FEWEST_OF_A_WAVE * longest * widest > most:
+            most *= 2
+        enough = min(_POINTS_OF_A_WAVE * longest * widest, most)
         count = _SMALLEST_GRID
         while count < _LARGEST_GRID:
             if radii[best] ** count <= EPS and count >= enough:

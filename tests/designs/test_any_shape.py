@@ -394,3 +394,15 @@ def test_the_promise_in_words():
 def test_what_has_no_shape_is_refused(options, words):
     with pytest.raises(ValueError, match=words):
         pc.DisturbanceAdjacency({"w": 1.0}, **options)
+
+
+@pytest.mark.slow
+def test_a_day_of_any_shape_comes_within_a_percent_behind_two_slow_lags():
+    """The frequencies in use resolve its spectrum's oscillations all around the circle."""
+    plant = ct.ss(np.diag([0.99, 0.999]), [[1.0], [0.1]], [[1.0, 1.0]], 0, True)
+    secret = pc.DisturbanceAdjacency(0.1, inputs=["u[0]"], duration=96)
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    noise = pc.design_output_noise(
+        plant, horizon=np.inf, budget=budget, adjacency=secret
+    )
+    assert noise.design.gap <= 0.01
