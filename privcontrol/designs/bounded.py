@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.shift import certified_shift
 from ..noise.within import Bound, walls_of
 from ..numerics.checks import real_array, sample_count
@@ -22,8 +24,10 @@ from ..privacy.budget import PrivacyBudget, kappa_upper
 from ..privacy.horizon import Run
 from ..privacy.walls import Wall
 from ..systems.linear import Plant
+from .designed import cheapest
 from .problem import DesignProblem, Proposal
 from .request import Request
+from .table import sized
 
 #: A limit of the noise at an output, or that and one of its change in a sample.
 Limit = float | tuple[float, float]
@@ -112,7 +116,54 @@ def _limits(
     return limits, changes
 
 
-def gain_within(problem: DesignProblem, found: Proposal, request: Request) -> float:
+def check_bounded(request: Request, floor_is_open: bool, is_constrained: bool) -> None:
+    """Refuse what does not go with noise that never leaves a bound."""
+    others = {
+        "models": request.has_models,
+        "resolution": request.resolution is not None,
+        "floor": floor_is_open,
+        "constraints": is_constrained,
+    }
+    given = [name for name, is_given in others.items() if is_given]
+    if given:
+        raise PrivacyError(
+            f"bound: it is for the exact plant and a noise of its own, got {given[0]}; "
+            "moves that the past chooses, as those of a region and of readings on a grid, "
+            "void it"
+        )
+    if not request.family.endswith("gaussian"):
+        raise PrivacyError(
+            f"bound: Gaussian noise is kept within a bound, got family={request.family!r}; "
+            'family="truncated" hides one or two directions of a state within a bound'
+        )
+
+
+def within_bound(
+    problem: DesignProblem, bound: Bound
+) -> tuple[DesignProblem, Proposal]:
+    """Return the problem over the samples that are drawn as one, and noise for it.
+
+    The size and the leak of the noise without a bound are solved for together.
+    """
+    request = problem.request
+    free = replace(request, bound=None)
+    if request.budget.leak:
+        free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
+    unbounded = replace(problem, request=free)
+    found = cheapest(unbounded, sized(unbounded))
+    if isinstance(found.parts[0], (CoupledUnits, SeparateUnits)):
+        raise PrivacyError(
+            "bound: noise of so many units is not kept within a bound together; design for "
+            "the plant of one unit"
+        )
+    if bound.samples < request.horizon:
+        # an order is for no horizon
+        request = replace(request, horizon=bound.samples, order=None)
+    gain = _gain_within(unbounded, found, request)
+    return replace(problem, request=request), found.scaled(gain)
+
+
+def _gain_within(problem: DesignProblem, found: Proposal, request: Request) -> float:
     """Return how many times as large noise just keeps the budget within its bound.
 
     Raises

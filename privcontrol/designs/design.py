@@ -1,57 +1,45 @@
 """From a plant, a horizon, a budget and an adjacency to the output noise that costs least.
 
-`design_output_noise` is the door. A `Request` checks its arguments once. The first design
-of the table `DESIGNS` that suits it sizes the noise, and `finished` makes the promise.
+`design_output_noise` is the door. A `Request` checks its arguments once. `REDUCTIONS` take
+off what no design knows, such as an open choice of the law. The first design of the table
+`DESIGNS` that suits what is left proposes noise, and `finished` makes the promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, ParamSpec
+from typing import Any
 
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ..core.adjacency import Adjacency
-from ..core.query_design import LawOption
-from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Structured
-from ..noise.within import Bound
 from ..numerics.arguments import helpful_arguments
-from ..numerics.checks import check_room
-from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
+from ..numerics.errors import warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.progress import timed_bar
-from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, RepeatedBudget
 from ..privacy.horizon import horizon_of
-from ..secrets.disturbance import DisturbanceAdjacency
 from ..systems.linear import Plant
-from ..systems.varying import Plants, VaryingPlant, period_of, plant_of
-from .bounded import Limit, checked_bound, gain_within
-from .designed import cheapest, designed
-from .laws import beside_cheapest_floor, cheapest_law, options_of
+from ..systems.varying import Plants, VaryingPlant, plant_of
+from .asked import Asked, Reduction
+from .bounded import Limit, check_bounded, checked_bound, within_bound
+from .cheapest_floor import beside_cheapest_floor
+from .constrained import OwnConstraints
+from .designed import cheapest
+from .laws import CheapestLaw
 from .output_noise import OutputNoise
-from .problem import (
-    DesignProblem,
-    Weight,
-    finished,
-)
-from .request import Models, Request, joined, of_periods
-from .structured import (
-    constrained_shape,
-)
+from .periods import of_periods
+from .problem import DesignProblem, Weight, finished
+from .request import Models, Request, joined
+from .several_changes import SeveralChanges
+from .shapes import priced_by_shape
 from .table import faster, sized
 from .useful import check_models, check_size
 
-#: Numbers that a solver of matrix inequalities holds for the fourth power of a size.
-_OF_SOLVER = 2
-
-#: Sizes of noise that are tried for a budget of several changes.
-_MOST_SIZES = 8
-#: Arguments of a design.
-P = ParamSpec("P")
+#: What is taken off a request before it is sized, in this order.
+REDUCTIONS: tuple[Reduction, ...] = (SeveralChanges(), OwnConstraints(), CheapestLaw())
 
 _EXACT_MODEL = (
     "structured noise without a floor protects under the exact model only; pass "
@@ -59,34 +47,7 @@ _EXACT_MODEL = (
 )
 
 
-def _counting_changes(design: Callable[P, OutputNoise]) -> Callable[P, OutputNoise]:
-    """Let a design take a budget of several changes at a distance."""
-
-    @wraps(design)
-    def counting(*args: P.args, **options: P.kwargs) -> OutputNoise:
-        budget = options["budget"]
-        if not isinstance(budget, RepeatedBudget):
-            return design(*args, **options)
-        one = budget.shift()
-        for _ in range(_MOST_SIZES):
-            options["budget"] = PrivacyBudget(gdp=one)
-            noise = design(*args, **options)
-            # whole periods at least, where a sample of the noise is one
-            apart = budget.separation // period_of(noise.plant_data.outputs)
-            together = noise.guarantee.repeated(budget.events, separation=apart or None)
-            if together.gdp <= budget.together:
-                return noise
-            one *= budget.together / together.gdp * (1 - ROUNDED)
-        raise UncertifiableError(
-            f"budget: no noise was found that keeps {budget!r}; ask for fewer events or "
-            "a higher detection"
-        )
-
-    return counting
-
-
 @helpful_arguments
-@_counting_changes
 def design_output_noise(
     sys: Plants,
     *,
@@ -293,15 +254,13 @@ def design_output_noise(
     if isinstance(plant, VaryingPlant) and not samples.ends:
         plant, adjacency, models = of_periods(plant, joined(adjacency), models)
     _check_loop(weight, plant)
-    law = "gaussian" if family is None else family
-    is_open = family is None or (isinstance(family, str) and family == "auto")
-    if is_open:
-        law = "gaussian"
+    is_auto = isinstance(family, str) and family == "auto"
+    together = budget if isinstance(budget, RepeatedBudget) else None
     request = Request(
         samples,
-        budget,
+        budget if together is None else together.single,
         joined(adjacency),
-        law,
+        "gaussian" if family is None or is_auto else family,
         releases,
         order=order,
         gap=gap,
@@ -315,30 +274,21 @@ def design_output_noise(
         scale=scale,
     )
     request = replace(request, bound=checked_bound(bound, life, plant, request))
+    compares = is_auto or (family is None and request.budget.pure)
+    asked = Asked(
+        DesignProblem(plant, request, weight),
+        together,
+        law_is_open=compares and request.bound is None,
+        floor_is_open=isinstance(floor, str),
+        constraints=constraints,
+    )
     if request.bound is not None:
-        is_open = False
-        _check_bounded(request, models, floor, constraints)
-    laws: tuple[LawOption, ...] = ()
-    compares = is_open and (family is not None or request.budget.pure)
-    chooses_floor = isinstance(floor, str) and not request.drawn_afresh
-    if compares and not chooses_floor and constraints is None:
-        laws = options_of(request, plant, weight)
-    if laws:
-        request = replace(request, family=cheapest_law(laws))
+        check_bounded(request, asked.floor_is_open, constraints is not None)
     check_models(request, plant, max_std)
 
     with one_thread, timed_bar(progress, faster(request, plant)):
-        if chooses_floor:
-            noise, laws = beside_cheapest_floor(plant, request, weight, compares)
-        elif request.bound is not None:
-            noise = _bounded(plant, request, request.bound, weight)
-        elif constraints is not None:
-            noise = _constrained(plant, request, weight, constraints)
-        else:
-            noise = designed(request, plant, weight=weight)
-    if laws:
-        noise = replace(noise, design=replace(noise.design, laws=laws))
-    noise = _priced_by_shape(noise, weight)
+        noise = _answered(asked)
+    noise = priced_by_shape(noise, weight)
     check_size(noise, max_std)
     is_alone = noise.process.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
@@ -346,106 +296,17 @@ def design_output_noise(
     return noise
 
 
-def _priced_by_shape(noise: OutputNoise, weight: Weight) -> OutputNoise:
-    """Return the noise with a design that finds the price of other shapes of its change."""
-    secrets = noise.request.adjacency.parts
-    lasting = [part for part in secrets if _is_lasting(part)]
-    design = noise.design
-    if not lasting or design is None:
-        return noise
-    own = {part.shape for part in lasting}
-    known = {own.pop(): noise.std} if len(own) == 1 else {}
-    shapes = partial(_prices, noise.plant_data, noise.request, weight, known)
-    return replace(noise, design=replace(design, shapes=shapes))
-
-
-def _is_lasting(secret: Adjacency) -> bool:
-    """Return whether a secret is a change that may be a level or of any shape."""
-    if not isinstance(secret, DisturbanceAdjacency) or secret.duration == 1:
-        return False
-    return not (secret.is_moving or secret.together)
-
-
-def _prices(
-    plant: Plant, request: Request, weight: Weight, known: dict[str, NDArray]
-) -> dict[str, NDArray]:
-    """Return standard deviations (p,) of noise for both shapes of a change."""
-    prices: dict[str, NDArray] = {}
-    for shape in ("level", "any"):
-        if shape in known:
-            prices[shape] = known[shape]
-            continue
-        parts = []
-        for part in request.adjacency.parts:
-            parts.append(replace(part, shape=shape) if _is_lasting(part) else part)
-        other = designed(request, plant, weight=weight, adjacency=joined(parts))
-        prices[shape] = other.std
-    return prices
-
-
-def _check_bounded(
-    request: Request, models: Models, floor: ArrayLike | str, constraints: object
-) -> None:
-    """Refuse what does not go with noise that never leaves a bound."""
-    others = {
-        "models": request.has_models,
-        "resolution": request.resolution is not None,
-        "floor": isinstance(floor, str),
-        "constraints": constraints is not None,
-    }
-    given = [name for name, is_given in others.items() if is_given]
-    if given:
-        raise PrivacyError(
-            f"bound: it is for the exact plant and a noise of its own, got {given[0]}; "
-            "moves that the past chooses, as those of a region and of readings on a grid, "
-            "void it"
-        )
-    if not request.family.endswith("gaussian"):
-        raise PrivacyError(
-            f"bound: Gaussian noise is kept within a bound, got family={request.family!r}; "
-            'family="truncated" hides one or two directions of a state within a bound'
-        )
-
-
-def _bounded(
-    plant: Plant, request: Request, bound: Bound, weight: Weight
-) -> OutputNoise:
-    """Design noise that never leaves a bound, with size and leak solved for together."""
-    free = replace(request, bound=None)
-    if request.budget.leak:
-        free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
-    problem = DesignProblem(plant, free, weight)
-    found = cheapest(problem, sized(problem))
-    if isinstance(found.parts[0], (CoupledUnits, SeparateUnits)):
-        raise PrivacyError(
-            "bound: noise of so many units is not kept within a bound together; design for "
-            "the plant of one unit"
-        )
-    if bound.samples < request.horizon:
-        # an order is for no horizon
-        request = replace(request, horizon=bound.samples, order=None)
-    gain = gain_within(problem, found, request)
-    return finished(replace(problem, request=request), found.scaled(gain))
-
-
-def _constrained(
-    plant: Plant, request: Request, weight: Weight, constraints: Callable[[Any], Any]
-) -> OutputNoise:
-    """Design noise whose covariance over the horizon satisfies constraints."""
-    if not request.horizon.ends or request.region is not None:
-        raise ValueError(
-            "constraints: expected a finite horizon and no region of models, over which "
-            "noise has a covariance of its own"
-        )
-    problem = DesignProblem(plant, request, weight)
-    entries = request.horizon * plant.output_count
-    what = f"constraints: a covariance of {entries} samples and outputs"
-    check_room(_OF_SOLVER * entries**4, what, faster(request, plant))
-    factor, check = constrained_shape(problem, constraints)
-    request = replace(request, factor=factor, scale=False)
-    noise = designed(request, plant, weight=weight)
-    check(noise.design.noise.covariance)
-    return noise
+def _answered(asked: Asked) -> OutputNoise:
+    """Reduce what is asked, propose noise for what is left, and certify it."""
+    for reduction in REDUCTIONS:
+        if reduction.accepts(asked):
+            return reduction.answer(asked, _answered)
+    problem, bound = asked.problem, asked.request.bound
+    if bound is not None:
+        return finished(*within_bound(problem, bound))
+    if asked.searches_floor:
+        return finished(*beside_cheapest_floor(problem))
+    return finished(problem, cheapest(problem, sized(problem)))
 
 
 def _check_loop(weight: Weight, plant: Plant) -> None:

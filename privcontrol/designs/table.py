@@ -18,11 +18,13 @@ from .correlated import correlated, driven, is_energy_ball
 from .endless_design import endless
 from .fleet import fleet, fleet_of_run, is_fleet, is_fleet_of_run
 from .long_design import long_noise
+from .own_shape import own_shape
 from .problem import DesignProblem, Proposal
+from .radial import radial, radial_beside_floor
 from .region_design import of_region, of_varying_plant
 from .request import Request
 from .robust import floored
-from .structured import independent, own_shape, radial, radial_beside_floor, structured
+from .structured import independent, structured
 
 #: Numbers that a design for states holds at least for each state and sample, and output.
 _OF_STATE, _OF_OUTPUT = 20, 4

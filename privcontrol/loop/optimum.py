@@ -42,7 +42,8 @@ from ..designs.designed import designed
 from ..designs.laws import laws_for
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
-from ..designs.structured import radial_variance, tangent_noise
+from ..designs.radial import radial_variance
+from ..designs.structured import tangent_noise
 from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance

@@ -864,6 +864,11 @@ class RepeatedBudget(PrivacyBudget):
     events: int = 1
     separation: int = 1
 
+    @property
+    def single(self) -> PrivacyBudget:
+        """The budget of one of the changes."""
+        return PrivacyBudget(gdp=self.shift())
+
     def __repr__(self) -> str:
         return (
             f"PrivacyBudget(gdp={self.together:.6g} for {self.events} changes, starts >= "

@@ -23,7 +23,7 @@ from twins import (
 import privcontrol as pc
 from privcontrol import deploy, verify
 from privcontrol.core import audit, ball_rate, blocks
-from privcontrol.designs import structured
+from privcontrol.designs import radial
 from privcontrol.noise.parts import Blocks
 
 LOOSE = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -126,7 +126,7 @@ def test_an_uncertain_block_design_leaves_one_law(monkeypatch):
     def failing(problem):
         raise pc.UncertifiableError("nothing")
 
-    monkeypatch.setattr(structured, "_in_blocks", failing)
+    monkeypatch.setattr(radial, "_in_blocks", failing)
     noise = designed("ball", weight=OF_SUM)
     assert not isinstance(noise.parts[0], Blocks)
 

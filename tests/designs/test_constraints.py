@@ -47,7 +47,13 @@ def test_a_ceiling_is_kept_and_one_too_low_is_refused():
 
 
 @pytest.mark.parametrize(
-    "options", [{"floor": 0.1}, {"family": "laplace"}, {"horizon": np.inf}]
+    "options",
+    [
+        {"floor": 0.1},
+        {"floor": "auto", "resolution": 0.01},
+        {"family": "laplace"},
+        {"horizon": np.inf},
+    ],
 )
 def test_what_has_no_such_covariance_is_refused(options):
     options = {"horizon": HORIZON, "constraints": lambda Gamma: [], **options}
