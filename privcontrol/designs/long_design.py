@@ -172,8 +172,8 @@ def _bound_of_run(
     """No Gaussian noise of a finite run, for a shift of one, costs less than this.
 
     For probability weights of the moves it is the squared nuclear norm of their weighted
-    responses. The stationary weights do in long runs. Otherwise a search for better ones
-    ends at a bound of ``enough``.
+    responses. The stationary weights do in long runs. Otherwise a search for better ones,
+    which begins with those of the times that prove most, ends at a bound of ``enough``.
     """
     relative = multipliers / multipliers.max()
     if horizon * len(multipliers) > _MOST_MOVES:
@@ -184,14 +184,19 @@ def _bound_of_run(
     shares /= shares.sum()
     priced = price.after(secret.system)
     weighted = changes * np.sqrt(shares)
-    bound = nuclear_norm_below(response_from_rest(priced, weighted))
+    by_time = _products_by_time(response_from_rest(priced, weighted))
+    bound = _bound_of_products(by_time)
     dimensions = horizon * min(secret.inputs, len(price.C))
     if bound >= enough or dimensions > _MOST_DIMENSIONS:
         return bound
-    every = causal_map(priced.impulse_response(horizon))
-    (responses,) = scipy.linalg.qr(every, mode="r")
-    points = responses[: every.shape[1]] @ causal_map(changes)
-    weights = np.tile(shares / horizon, horizon)
+    if len(price.C) > secret.inputs:
+        every = causal_map(priced.impulse_response(horizon))
+        (responses,) = scipy.linalg.qr(every, mode="r")
+        points = responses[: every.shape[1]] @ causal_map(changes)
+    else:
+        points = causal_map(response_from_rest(priced, changes))
+    of_times = np.maximum((by_time / by_time.max()) ** 2, LEAST_PRICE)
+    weights = np.outer(of_times / of_times.sum(), shares).ravel()
     found = rough_shape(
         points,
         0.0,
@@ -205,17 +210,26 @@ def _bound_of_run(
 def nuclear_norm_below(impulse: NDArray) -> float:
     """A bound of the squared nuclear norm of a causal map with weights of times.
 
-    ``impulse`` (T, k, q) is the response to an impulse. The inner product with a matrix of
-    norm one is below the nuclear norm. This one is a part of the circulant matrix whose
-    blocks at each frequency are the polar factors of the map's. Its product with the
-    responses to impulses at each time is h(t), and weights h(t)^2 with sum one give
-    sum h(t)^2.
+    ``impulse`` (T, k, q) is the response to an impulse. The products h(t) of
+    `_products_by_time`, and weights h(t)^2 with sum one, give sum h(t)^2.
+    """
+    return _bound_of_products(_products_by_time(impulse))
+
+
+def _bound_of_products(by_time: NDArray) -> float:
+    return float(by_time @ by_time) * (1 - ROUNDED)
+
+
+def _products_by_time(impulse: NDArray) -> NDArray:
+    """Products h (T,) of a causal map's columns at each time with a matrix of norm one.
+
+    Their sum, with roots of weights, is below the nuclear norm. The matrix is a part of the
+    circulant matrix whose blocks at each frequency are the polar factors of the map's.
     """
     samples = len(impulse)
     count = scipy.fft.next_fast_len(2 * samples, real=True)
     values = np.fft.rfft(impulse, count, axis=0)
     left, _, right = np.linalg.svd(values, full_matrices=False)
     phases = np.fft.irfft(left @ right, count, axis=0)[:samples]
-    by_sample = np.sum(phases * impulse, axis=(1, 2))
-    products = np.maximum(np.cumsum(by_sample), 0.0)
-    return float(products @ products) * (1 - ROUNDED)
+    by_lag = np.sum(phases * impulse, axis=(1, 2))
+    return np.maximum(np.cumsum(by_lag), 0.0)[::-1]

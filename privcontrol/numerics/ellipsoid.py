@@ -357,6 +357,8 @@ def rough_shape(
         values = np.maximum(values, _NO_VARIANCE * values[-1])
         total = _best_total(values, floor)
         bound = max(bound, _bound_of_spread(total * certain, floor) - total)
+        if enough is not None and bound >= enough:
+            break
         spread = np.maximum(np.sqrt(total * values), floor**2)
         limits = (1 / spread) @ (vectors.T @ near) ** 2
         of_balls_worst = max([ball.look(vectors, spread) for ball in held], default=0.0)
@@ -374,7 +376,7 @@ def rough_shape(
             limits = limits[active]
         if best.cost <= bound * (1 + tol):
             break
-        if enough is not None and not bound < enough <= best.cost:
+        if enough is not None and enough > best.cost:
             break
         slope = np.log(np.maximum(limits, _NO_VARIANCE))
         onward = step[active]

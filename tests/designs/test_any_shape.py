@@ -11,13 +11,15 @@ from repeats import few
 
 import privcontrol as pc
 from privcontrol import verify
-from privcontrol.designs import endless_design
+from privcontrol.designs import endless_design, long_design
 from privcontrol.noise import _varying, _windows as windows
 from privcontrol.noise._autoregression import shift_behind_autoregression
 from privcontrol.noise._endless import shift_behind
 from privcontrol.noise._patterns import bound_of, largest_pattern, relaxation
 from privcontrol.noise.parts import Correlated, Filtered
 from privcontrol.noise.shift import certified_shift
+from privcontrol.numerics.ellipsoid import rough_shape
+from privcontrol.secrets.disturbance import causal_map
 from privcontrol.secrets.secret import secret_inputs
 from privcontrol.systems.linear import LinearSystem, Plant, frequency_response
 
@@ -406,3 +408,35 @@ def test_a_day_of_any_shape_comes_within_a_percent_behind_two_slow_lags():
         plant, horizon=np.inf, budget=budget, adjacency=secret
     )
     assert noise.design.gap <= 0.01
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("share", [0.0, 0.99, np.inf])
+def test_no_noise_of_a_run_costs_less_than_its_bound(outputs, share):
+    """The bound of a run beside a search that begins with equal weights."""
+    horizon, duration = 60, 3
+    price = LinearSystem.gain(np.eye(outputs))
+    plant = ct.ss(0.9, 1, np.ones((outputs, 1)), 0, 1, inputs=["w"])
+    secret = secret_inputs(change(duration), Plant.of(plant))
+    signs = np.array(list(itertools.product([1, -1], repeat=duration)))[:4]
+    changes = np.zeros((horizon, 1, 4))
+    changes[:duration, 0] = signs.T
+    points = responses(plant, horizon)[:, :, 0] @ causal_map(changes)
+    exact = rough_shape(points, 1e-3)
+    shares = np.array([0.7, 0.1, 0.1, 0.1])
+    found = long_design._bound_of_run(
+        secret, price, changes, shares, horizon, share * exact.cost
+    )
+    assert found <= exact.cost
+    assert found >= min(share, 0.99) * exact.lower_bound
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_weights_of_times_prove_what_they_are_said_to(outputs):
+    rng = np.random.default_rng(outputs)
+    impulse = rng.normal(size=(30, outputs, 2)) * 0.8 ** np.arange(30)[:, None, None]
+    by_time = long_design._products_by_time(impulse)
+    roots = by_time / np.linalg.norm(by_time)
+    weighted = causal_map(impulse) * np.repeat(roots, 2)
+    nuclear = np.linalg.svd(weighted, compute_uv=False).sum()
+    assert 0.9 * nuclear**2 <= long_design.nuclear_norm_below(impulse) <= nuclear**2
