@@ -390,7 +390,7 @@ def _identified(
         raise ValueError(
             f"confidence: expected a probability of at least 0.5 below 1, got {confidence}"
         )
-    miss = float_above(1 - confidence)
+    miss = min(float_above(1 - confidence), 0.5)  # 1 - 0.5 needs no rounding
     regressors, targets = map(np.vstack, zip(*steps, strict=True))
     count = len(targets)
     most = int(unknown.sum(axis=1).max())

@@ -55,6 +55,16 @@ def test_more_data_give_a_smaller_region_that_holds_the_truth(data):
     assert found.system.dt == 0.5
 
 
+def test_a_confidence_of_one_half_is_the_least():
+    x, u = recorded(100)
+    found = pc.identify_states(TRUTH, x, u, confidence=0.5, data="open-loop")
+    surer = pc.identify_states(TRUTH, x, u, confidence=0.6, data="open-loop")
+    assert found.box.miss == 0.5
+    assert (found.box.A < surer.box.A).all()
+    with pytest.raises(ValueError, match="at least 0.5"):
+        pc.identify_states(TRUTH, x, u, confidence=0.49, data="open-loop")
+
+
 def test_known_entries_stay_what_they_are():
     x, u = recorded(300)
     unknown = [[False, True], [False, False]]
