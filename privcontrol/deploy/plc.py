@@ -17,6 +17,11 @@ from ..numerics.errors import PrivacyError
 
 #: States and entries above which the code is no filter for a small controller any more.
 _MOST_NUMBERS = 20_000
+#: What the entries are called that the code is given, by family.
+_LAWS = {
+    "gaussian": "standard normal numbers",
+    "laplace": "Laplace numbers of scale one",
+}
 
 _CAUTION = """\
 WHAT FLOATING POINT COSTS. The promise above is about real numbers: readings, noise and
@@ -42,8 +47,10 @@ def c_code(noise: OutputNoise) -> str:
     Raises
     ------
     PrivacyError
-        If the noise has no system of finite order, or too large a one.
+        If the noise is kept within a bound, has a radial law, follows a plant that
+        varies, or has no system of finite order, or too large a one.
     """
+    _check_law(noise)
     model = noise.process.total.model
     if model is None:
         raise PrivacyError(
@@ -113,18 +120,35 @@ def c_code(noise: OutputNoise) -> str:
     )
 
 
+def _check_law(noise: OutputNoise) -> None:
+    """Refuse noise that is no sum of independent entries with the same matrices."""
+    if noise.kept is not None:
+        raise PrivacyError(
+            "design: expected noise without a bound, got noise that is drawn again until "
+            "it is within one, which a filter cannot do: its code would pass the bound; "
+            "publish with a gateway, or design without bound="
+        )
+    if noise.family not in _LAWS:
+        raise PrivacyError(
+            f"design: expected entries of the laws {', '.join(_LAWS)}, got the law "
+            f"{noise.family!r}, whose entries depend on each other; publish with a "
+            "gateway, or design with another family="
+        )
+    if noise.plant_data.varies:
+        raise PrivacyError(
+            "design: expected one plant for all samples, got one that varies, whose "
+            "noise has matrices of its own at every sample; publish with a gateway"
+        )
+
+
 def _head(noise: OutputNoise) -> str:
     """Return what the file is of, and what it costs."""
-    law = {
-        "gaussian": "standard normal numbers",
-        "laplace": "Laplace numbers of scale one",
-    }
     outputs = ", ".join(noise.plant_data.outputs)
     return "\n\n".join(
         [
             f"Noise for the outputs {outputs}, one sample each "
             f"{noise.plant_data.step:g} s, written by privcontrol export.",
-            f"Entries: independent {law[noise.family]}.",
+            f"Entries: independent {_LAWS[noise.family]}.",
             str(noise.guarantee),
             _CAUTION,
         ]

@@ -170,3 +170,42 @@ def test_dense_noise_has_no_filter():
     )
     with pytest.raises(pc.PrivacyError, match="filter of finite order"):
         c_code(noise)
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({"bound": 20.0}, "drawn again until it is within one"),
+        ({"family": "ball"}, "'ball', whose entries depend on each other"),
+        (
+            {"family": "ball", "floor": 0.1},
+            "'ball', whose entries depend on each other",
+        ),
+    ],
+)
+def test_code_that_adds_entries_is_refused_for_other_laws(options, why):
+    """The filter would go past the bound that the promise at its head has in view."""
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        horizon=6,
+        models="exact",
+        **options,
+    )
+    with pytest.raises(pc.PrivacyError, match=why):
+        c_code(noise)
+
+
+def test_noise_of_a_plant_that_varies_has_no_filter():
+    names = {"inputs": ["heat", "people"], "outputs": "T"}
+    plants = [ct.ss(a, [[1, 0.1]], 1, 0, 300.0, **names) for a in (0.9, 0.8, 0.7, 0.6)]
+    noise = pc.design_output_noise(
+        plants,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency({"people": 1.0}),
+        horizon=4,
+        models="exact",
+    )
+    with pytest.raises(pc.PrivacyError, match="one plant for all samples"):
+        c_code(noise)
