@@ -47,6 +47,8 @@ _FEWEST = 1000
 _MOST = 10**8
 #: Where a claim is tested that quotes no delta of its own.
 _DELTA = 1e-2
+#: Relative gap below which two responses of a plant are the same.
+_SAME = 1e-6
 #: Moves that are tried out before one is audited.
 _MOVES = 3
 
@@ -127,7 +129,8 @@ def audit(
     ----------
     mechanism : Mechanism, NoiseDesign, OutputNoise, PrivateLoop or callable
         An OutputNoise is audited by its ``sample``, a loop by all that its ``simulate``
-        publishes. A callable ``mech(x, rng=...)`` takes and returns a batch.
+        publishes from two initial states; a secret that enters later is audited by the
+        loop's noise. A callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
         What must be hidden; by default what output noise or a loop was designed for.
         Not for a callable.
@@ -156,7 +159,7 @@ def audit(
     ------
     ValueError
         If there is no claim to test, the claim is about another adjacency or manifold, or
-        has no finite epsilon at this delta.
+        has no finite epsilon at this delta; if the secret of a loop is no initial state.
     TypeError
         If the mechanism does not say which inputs are adjacent, or an argument is of
         another type.
@@ -348,8 +351,30 @@ def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
     if not hasattr(held, "simulate"):
         return [_along(linear, move, held.sample) for move in moves.T]
     plant = held.plant
+    images = linear.query.matrix @ moves
+    starts = [
+        move[: len(plant.A)]
+        for move, image in zip(moves.T, images.T, strict=True)
+        if _starts_from(plant, move[: len(plant.A)], image)
+    ]
+    if not starts:
+        raise ValueError(
+            "mechanism: a simulated loop begins at two initial states, and no worst move "
+            "of this secret is one: what enters during the run would be left out, and "
+            "any loop pass. Audit the loop's noise (loop.noise)"
+        )
     entries = sum(plant.D.shape) * held.noise.horizon
-    return [_published(held.simulate, moves[: len(plant.A), 0], entries)]
+    return [_published(held.simulate, starts[0], entries)]
+
+
+def _starts_from(plant: Any, state: NDArray, image: NDArray) -> bool:
+    """Return whether a move of the initial state alone makes an image of the outputs."""
+    outputs = []
+    for _ in range(len(image) // len(plant.C)):
+        outputs.append(plant.C @ state)
+        state = plant.A @ state
+    gap = np.linalg.norm(np.concatenate(outputs) - image)
+    return bool(gap <= _SAME * np.linalg.norm(image))
 
 
 def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:

@@ -219,6 +219,21 @@ def test_a_secret_in_the_input_signal_is_found():
     )
 
 
+def test_a_loop_is_not_passed_for_a_secret_that_its_simulation_leaves_out():
+    """The moves of a disturbance begin with those of the initial state, which are zero.
+
+    A loop without any noise at all passed, with epsilon >= 0.
+    """
+    gust = pc.DisturbanceAdjacency({"velocity": 0.3})
+    loop = cases.vehicle_loop(cases.vehicle_noise(horizon=6, adjacency=gust))
+    with pytest.raises(ValueError, match="enters during the run would be left out"):
+        audit(loop, trials=1000, rng=0)
+    assert audit(loop.noise, trials=20_000, rng=0).epsilon_lower > 0.3
+    both = [cases.POSITION, gust]
+    loop = cases.vehicle_loop(cases.vehicle_noise(horizon=6, adjacency=both))
+    assert audit(loop, trials=20_000, rng=0).epsilon_lower > 0.3
+
+
 def perturbed(family, scale, model=np.tanh):
     """Output perturbation of a nonlinear model as a plain function, batched along axis 0."""
     return lambda x, rng=None: model(x) + scale * getattr(rng, family)(size=np.shape(x))
