@@ -51,6 +51,13 @@ _NEVER_COVERED = (
 )
 _LAST_BITS = "what the last bits of readings in floating point reveal in addition"
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
+_SAME_MULTIPLES = (
+    "readings in floating point that are published as the same multiples of the grid as "
+    "the real numbers next to them"
+)
+#: Least part of the noise's size that a grid or a floor has if it takes the last bits of
+#: readings away. A finer one is near their spacing.
+_LEAST_PART = 2.0**-20
 
 
 @helpful_fields("design_output_noise makes the noise, and load reads it from a file")
@@ -81,7 +88,9 @@ class Gateway(Publisher):
         another one published with noise of its own. Such windows do not add: a
         `Mechanism` with their factors as blocks of one matrix counts them together.
     grid : number or sequence of p numbers, optional
-        Publish multiples of this step; by default the nearest doubles.
+        Publish multiples of this step; by default the nearest doubles. Noise without a
+        ``floor`` then assumes, without a ``resolution``, that the last bits of readings
+        do not change which multiples these are.
     resolution : number or sequence of p numbers, optional
         Readings are multiples of this step, and others are rounded to the nearest
         multiple. If the noise was not designed for it, ``guarantee`` counts what the
@@ -89,8 +98,9 @@ class Gateway(Publisher):
     floating : bool, optional
         Accept readings in floating point. The last bits of sums of doubles can exclude
         a neighbour with certainty, so noise that gives no output independent noise of
-        its own (a ``floor``) needs a ``resolution`` or a ``grid``. Otherwise the
-        guarantee says that it is about real numbers only.
+        its own (a ``floor``) needs a ``resolution`` or a ``grid``. Floors and grids
+        count from a millionth of the noise on. Otherwise the guarantee says that it is
+        about real numbers only.
     note : str, optional
         For the ledger's history. Keep private values out of it.
     block : int, optional
@@ -104,7 +114,8 @@ class Gateway(Publisher):
     OSError
         If the file cannot be made, or if a journal of a deleted file is next to it.
     PrivacyError
-        If the noise has no floor, and there is neither a ``resolution`` nor a ``grid``.
+        If there is no ``resolution``, and neither a floor nor a ``grid`` of a millionth
+        of the noise.
     TypeError, ValueError
         If an argument is not what it should be.
 
@@ -168,8 +179,8 @@ class Gateway(Publisher):
         if path is not None and as_path(path).exists():
             raise _taken(as_path(path))
         noise = _in_window(on_grid(noise, resolution), start)
-        if grid is None and resolution is None and not noise.process.total.white.all():
-            noise = _in_floating_point(noise, floating)
+        if resolution is None:
+            noise = _beside_last_bits(noise, grid, floating)
         steps = {
             "grid": _texts(grid, "grid", noise.process.outputs),
             "resolution": _texts(resolution, "resolution", noise.process.outputs),
@@ -199,8 +210,9 @@ class Gateway(Publisher):
             **told,
             "noise": encode(replace(noise, request=None)),
             "recipe": recipe,
-            "walls": exact.room.rule,
         }
+        if exact.room.rule is not None:
+            opening["walls"] = exact.room.rule
         state = {
             "charged": ledger is None,
             "committed": 0,  # samples before it may have been published
@@ -498,6 +510,28 @@ def _signals(noise: OutputNoise) -> Signals:
     return Signals(tuple(plant.outputs), plant.step, noise.horizon)
 
 
+def _beside_last_bits(
+    noise: OutputNoise, grid: Step | Sequence[Step] | None, accepted: bool
+) -> OutputNoise:
+    """Return noise whose guarantee says what it assumes of the last bits of readings.
+
+    A floor covers them, and a grid rounds almost all of them away.
+    """
+    floors = noise.process.total.white
+    least = _LEAST_PART * noise.std
+    covered = (floors > 0) & (floors >= least)
+    if covered.all():
+        return noise
+    steps = np.zeros(len(least))
+    if grid is not None:
+        steps = np.array([float(each) for each in step_sizes(grid, "grid", len(least))])
+    if not (covered | ((steps > 0) & (steps >= least))).all():
+        return _in_floating_point(noise, accepted)
+    scope = noise.guarantee.scope
+    scope = replace(scope, assumptions=(*scope.assumptions, _SAME_MULTIPLES))
+    return replace(noise, guarantee=replace(noise.guarantee, scope=scope))
+
+
 def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
     """Return noise whose guarantee is about real numbers, if that is accepted."""
     if not accepted:
@@ -506,7 +540,7 @@ def _in_floating_point(noise: OutputNoise, accepted: bool) -> OutputNoise:
             "noise has no floor: the last bits of readings in floating point exclude a "
             "neighbour with certainty. Pass resolution= or grid= (the command's "
             "--resolution, --grid), design the noise with a floor, or accept it with "
-            "floating=True"
+            "floating=True. A floor or a grid counts from a millionth of the noise on"
         )
     scope = noise.guarantee.scope
     scope = replace(

@@ -641,7 +641,9 @@ def standard(text):
 def test_a_killed_gateway_continues_the_same_life(tmp_path):
     """The run ends without a close, as in a kill, and what is on the disk goes on."""
     noise = designed(bound=14.0, life=200)
-    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9, block=20)
+    gateway = pc.Gateway(
+        noise, path=tmp_path / "state", grid=1e-9, block=20, floating=True
+    )
     before = [gateway.publish(0.0)[0] for _ in range(5)]
     gateway._worker.shutdown(wait=True)
     gateway._store.close()
@@ -668,7 +670,7 @@ def test_a_run_of_blocks_goes_on_by_the_rule_that_it_began_by(tmp_path, monkeypa
     for path, rule in (("old", "another"), ("new", within.RULE)):
         with monkeypatch.context() as patched:
             patched.setattr(Blocks, "rule", rule)
-            pc.Gateway(noise, path=tmp_path / path, grid=1e-9).close()
+            pc.Gateway(noise, path=tmp_path / path, grid=1e-9, floating=True).close()
     with pytest.raises(ValueError, match="other walls; where both meet"):
         pc.Gateway.resume(tmp_path / "old")
     pc.Gateway.resume(tmp_path / "new").close()
@@ -717,7 +719,9 @@ def path_in_file(path, noise, life):
 
 def test_a_gateway_publishes_blocks_within_the_bound(tmp_path):
     noise = designed(bound=16.0)
-    gateway = pc.Gateway(noise, path=tmp_path / "state", grid=1e-9, block=64)
+    gateway = pc.Gateway(
+        noise, path=tmp_path / "state", grid=1e-9, block=64, floating=True
+    )
     drawn = [gateway.publish(0.0)[0] for _ in range(70)]
     gateway._worker.shutdown(wait=True)
     gateway._store.close()

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from gateway_cases import ENDLESS, HORIZON, REQUESTS, noise
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.deploy.gateway import _check_rule
 from privcontrol.noise import exact
 from privcontrol.noise.drawn import COARSE_BITS, FINE_BITS
 from privcontrol.noise.exact import ExactNoise
@@ -563,6 +565,19 @@ def test_a_record_that_was_altered_is_refused(path, number):
     connection.close()
     with pytest.raises(ValueError, match="altered or damaged"):
         pc.Gateway.resume(path)
+
+
+def test_a_file_names_a_rule_for_walls_only_where_there_are_blocks(path):
+    """Files of before say null there, which is the same."""
+    with Gateway(noise("structured"), path=path) as gateway:
+        gateway.publish(0.0)
+    with closing(sqlite3.connect(path)) as connection:
+        (text,) = connection.execute(
+            "SELECT text FROM entries WHERE number = 0"
+        ).fetchone()
+    opening = json.loads(text)
+    assert "walls" not in opening
+    _check_rule(opening | {"walls": None}, None, path)
 
 
 DISK_FULL = """

@@ -668,6 +668,39 @@ def test_readings_in_floating_point_are_refused_without_a_floor():
         pc.Gateway(noise("structured"), floating="yes")
 
 
+def test_a_grid_next_to_the_spacing_of_doubles_is_none():
+    """Readings near 20 are 3.6e-15 apart: multiples of 1e-18 have all of their bits."""
+    made = noise("structured")
+    share = 2.0**-20 * float(made.std[0])
+    for grid in ("1e-18", share / 2):
+        with pytest.raises(pc.PrivacyError, match="floating=True"):
+            pc.Gateway(made, grid=grid)
+    assert (
+        "last bits" in pc.Gateway(made, grid="1e-18", floating=True).guarantee.explain()
+    )
+    scope = pc.Gateway(made, grid=2 * share).guarantee.scope
+    assert "the same multiples of the grid" in " ".join(scope.assumptions)
+
+
+def test_a_floor_next_to_the_spacing_of_doubles_is_none():
+    request = {"adjacency": pc.StateAdjacency({"position": 1.0}), "models": "exact"}
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    vehicle = pc.plants.vehicle()
+    sizes = {1e-14: "refused", 0.5: "accepted", 2.0: "accepted"}
+    whole = float(noise("structured").std[0])
+    for size in (0.5, 2.0):
+        sizes[2.0**-20 * whole * size] = "refused" if size < 1 else "accepted"
+    for floor, answer in sizes.items():
+        made = pc.design_output_noise(
+            vehicle, horizon=6, budget=budget, floor=floor, **request
+        )
+        if answer == "accepted":
+            assert "doubles" not in pc.Gateway(made).guarantee.explain()
+            continue
+        with pytest.raises(pc.PrivacyError, match="from a millionth of the noise on"):
+            pc.Gateway(made)
+
+
 def test_what_floating_point_means_stands_in_the_guarantee(path):
     with pc.Gateway(noise("structured"), path=path, floating=True) as gateway:
         scope = gateway.guarantee.scope
