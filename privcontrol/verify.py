@@ -481,47 +481,56 @@ def entering(plant, data, horizon):
 
 
 def secret_of_signals(plant, data, horizon):
-    radii, columns = chosen(data, plant), []
+    radii, shape, columns = chosen(data, plant), shape_of(data), []
     for t in range(len(plant.along)):
         rows, through = plant.entries(radii, t)
         columns.append(Columns(rows, through, rows.balls()))
     is_endless = horizon == inf
     starts = range(1) if is_endless else sample_times(data, horizon)
-    is_any = bool(data.get("shape") == "any" or data.get("together"))
+    signals, longest = range(len(radii)), min(data["duration"], horizon)
     moved, which = data.get("moved", 0), data.get("which", False)
     is_summed = bool(is_endless and moved and not which)
-    profiles, is_energy = data["profiles"], data["norm"] == "l2"
-    told = [is_energy, profiles is not None, is_any, bool(moved or which)]
-    if sum(told) > 1 or (any(told[:2]) and data["duration"] > 1):
-        raise Broken("the secret says two things of the shape of its changes")
     events, apart = data["events"], data["separation"]
-    if is_energy and events > 1:
-        raise Broken("the secret has a bounded energy, several times")
     if not is_endless and events > 1:
         if apart < 1:
             raise NotCovered("several changes over a run that keep no distance")
         events = min(events, 1 + (starts[-1] - starts[0]) // apart)
-    if (moved or which) and apart <= moved:  # events may be at each other's samples
+    if shape == "moved" and apart <= moved:  # events may be at each other's samples
         apart = 0
-    signals, longest = range(len(radii)), min(data["duration"], horizon)
-    if is_energy and is_endless:
+    if shape == "energy" and is_endless:
         changes = [([], "energy")]
-    elif is_energy:
+    elif shape == "energy":
         changes, starts = [(list(pairs(starts, signals)), "ball")], range(1)
-    elif is_any:
+    elif shape == "any":
         own = [signals] if data.get("together") else [[k] for k in signals]
         changes = [(list(pairs(range(longest), those)), "any") for those in own]
         if data["times"] is None and not is_endless and events == 1:
             starts = range(horizon + 1 - longest)  # later ones are parts of others
-    elif moved or which:
+    elif shape == "moved":
         changes = moved_events(signals, longest, moved, which, is_summed)
     else:
         levels = [[1] * n for n in range(1, longest + 1)]
-        changes = in_forms(signals, profiles or levels)
-    is_alone = not (is_any or moved or which)
+        changes = in_forms(signals, data["profiles"] or levels)
+    is_alone = shape in ("level", "profiles")
     return Secret(
         columns, starts, changes, events, apart, is_endless, is_alone, is_summed
     )
+
+
+def shape_of(data):
+    """Return the one word that says the shape of a secret's changes."""
+    words = {
+        "energy": data["norm"] == "l2",
+        "profiles": data["profiles"] is not None,
+        "any": data.get("shape") == "any" or data.get("together"),
+        "moved": data.get("moved") or data.get("which"),
+    }
+    shape, *others = [word for word, is_said in words.items() if is_said] or ["level"]
+    if others or (shape in ("energy", "profiles") and data["duration"] > 1):
+        raise Broken("the secret says two things of the shape of its changes")
+    if shape == "energy" and data["events"] > 1:
+        raise Broken("the secret has a bounded energy, several times")
+    return shape
 
 
 def in_forms(signals, forms):
@@ -1200,12 +1209,9 @@ class Matrix:
 
     def inverse(self):
         """Return a matrix near the inverse of balls, with no proof of how near."""
-        found = rational_inverse(Matrix(self.rows))
-        return (
-            Matrix([[x * (1 << Matrix.bits) for x in row] for row in found.rows])
-            .balls()
-            .exact()
-        )
+        one = 1 << Matrix.bits
+        near = Matrix([[Fraction(x, one) for x in row] for row in self.rows])
+        return rational_inverse(near).balls().exact()
 
     def symmetric(self):
         """Return an exact symmetric matrix near balls."""
