@@ -4,7 +4,8 @@
     python tests/stress/alter_files.py 40
 
 One number of the noise, the plant, the request or the claim of a file is changed: it grows,
-shrinks or changes its sign, by a little or by much. Every altered file that
+shrinks or changes its sign, by a little or by much. An altered plant gets the fingerprint of
+what it holds now, so that a proof alone can refuse it. Every altered file that
 `privcontrol.verify` accepts is then read by the library, which certifies its noise anew. The
 exit status is 1 if one of them claims less than its noise costs.
 """
@@ -67,6 +68,18 @@ def altered(data, place, factor):
         data[last] = (float.fromhex(old) * factor).hex()
 
 
+def signed_anew(data):
+    """Give a file the digests of what it holds now, and its noise the plant's own matrices."""
+    for part in data["parts"]:
+        if "plant" in part:
+            part["plant"] = data["plant"]
+    for plant in [data["plant"], *data["request"]["models"]]:
+        names = plant.keys() - {"kind", "fingerprint", "name"}
+        plant["fingerprint"] = digest_of({name: plant[name] for name in names})
+    del data["digest"]
+    data["digest"] = digest_of(data)
+
+
 def claims_too_little(path, margin=2e-9):
     """Whether the noise of a file costs more than the file claims, as the library certifies.
 
@@ -116,8 +129,7 @@ def main(count=300):
             place = places[rng.integers(len(places))]
             factor = FACTORS[rng.integers(len(FACTORS))]
             altered(whole, place, factor)
-            del whole["digest"]
-            whole["digest"] = digest_of(whole)
+            signed_anew(whole)
             path.write_text(json.dumps(whole))
             status = verify.checked(path)["status"]
             statuses[status] += 1
