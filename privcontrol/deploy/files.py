@@ -20,10 +20,10 @@ from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
 from ..noise._endless import secrets_of
+from ..noise.certify import certify
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.process import promising
-from ..noise.shift import certify
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import positive_integer
 from ..numerics.errors import PrivacyError, UncertifiableError

@@ -1,6 +1,6 @@
 """Guarantees of output noise as it is: for other plants, secrets and sensors.
 
-The noise stays, and `privcontrol.noise.shift` says what it is worth where something else is
+The noise stays, and `privcontrol.noise.certify` says what it is worth where something else is
 known than when it was designed.
 """
 
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.noise import family_of
+from ..noise.certify import NO_BOUND, World, certify
 from ..noise.grid import grid_shift
 from ..noise.process import SummedNoise
-from ..noise.shift import NO_BOUND, World, certify
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
 from ..privacy.guarantee import ON_GRID, PrivacyGuarantee, Scope

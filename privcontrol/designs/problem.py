@@ -21,6 +21,7 @@ from ..core.manifold import Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
 from ..core.query_design import NoiseDesign, PricedByShape
+from ..noise.certify import certify
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import (
     NoisePart,
@@ -30,7 +31,6 @@ from ..noise.parts import (
     White,
     noise_of_run,
 )
-from ..noise.shift import certify
 from ..numerics.checks import real_array
 from ..numerics.ellipsoid import Weights, weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.blocks import blocks_under_weight
+from ..noise.certify import beside_radial, shifts_apart
 from ..noise.parts import Blocks, Radial, Structured, White
-from ..noise.shift import beside_radial, certified_shift, shifts_apart
+from ..noise.shift import certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, smallest
 from ..privacy.joint import PRECISION

@@ -14,11 +14,11 @@ import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
 from privcontrol.deploy import Gateway
 from privcontrol.loop.optimum import expected_total
+from privcontrol.noise.certify import certify
 from privcontrol.noise.drawn import DrawnNoise
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Radial, Structured
 from privcontrol.noise.process import promising
-from privcontrol.noise.shift import certify
 from privcontrol.privacy.joint import joint_delta
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance

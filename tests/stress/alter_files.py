@@ -25,7 +25,7 @@ from verified_cases import KINDS, design
 
 import privcontrol as pc
 from privcontrol import verify
-from privcontrol.noise.shift import certify
+from privcontrol.noise.certify import certify
 from privcontrol.numerics.saved import read
 
 FACTORS = (0.5, 0.99, 0.99999, 1.00001, 1.01, 2.0, -1.0)
