@@ -40,8 +40,8 @@ from ..secrets.secret import (
     secret_inputs,
     seen_of,
 )
+from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem, Plant
-from ..systems.powers import largest_gain
 from ._apart import square_of_several
 from ._windows import square_of_windows
 
@@ -201,14 +201,16 @@ def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:
     return shift_of_system(left, secret)
 
 
-def joint_shift(first: float, second: float) -> float:
-    """Return the largest shift of a sum of two noises, each of which hides a secret.
+def joint_shift(first: float, *others: float) -> float:
+    """Return the largest shift of a sum of noises, each of which hides a secret.
 
     1 / (s^T Gamma^-1 s) is superadditive in Gamma, so the squares of the reciprocals
     of the shifts add up for every move s.
     """
-    information = first**-2 + second**-2
-    return float_above(information**-0.5, 4)
+    shift = first
+    for other in others:
+        shift = float_above((shift**-2 + other**-2) ** -0.5, 4)
+    return shift
 
 
 def shift_of_system(left: Callable[[], LinearSystem], secret: SecretInputs) -> float:

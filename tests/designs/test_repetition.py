@@ -16,9 +16,10 @@ from scipy.stats import norm
 
 import privcontrol as pc
 from privcontrol.core import PrivacyGuarantee
+from privcontrol.noise._changes_of_region import ChangesOfRegion
+from privcontrol.noise._changes_of_run import ChangesOfRun
 from privcontrol.noise._patterns import largest_pattern
 from privcontrol.noise._varying import Fading
-from privcontrol.noise.repetition import ChangesOfRegion, ChangesOfRun
 from privcontrol.noise.shift import certified_shift
 from privcontrol.privacy.repetition import Change, growth_of_run
 from privcontrol.systems.linear import Plant

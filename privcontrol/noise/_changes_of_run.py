@@ -1,0 +1,202 @@
+"""Several changes of a run that ends, and changes of any shape.
+
+The whitened responses to all changes are compared as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.adjacency import Adjacency
+from ..numerics.linalg import EPS
+from ..numerics.objects import ByContent
+from ..privacy.repetition import Correlations, growth_apart, growth_of_run
+from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.secret import Apart
+from ..systems.linear import Plant
+from ._apart import products_by_lag
+from ._patterns import largest_pattern
+from ._windows import (
+    product_error,
+    search_in,
+    squares_of,
+    windows_by_lag,
+)
+from .parts import NoisePart
+from .whitened import dense_root, whitened_by
+
+#: What takes responses to whitened ones and bounds of their errors.
+Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangesOfRun(ByContent, Correlations):
+    """Hold what is left of changes of a run, relative to the largest one.
+
+    Attributes
+    ----------
+    products : ndarray, shape (T,)
+        Bounds of the inner products of changes, for each lag and all later ones.
+    shape : float
+        A bound of the shift of a change of any shape.
+    worst : ndarray, shape (k,)
+        Its signs.
+    sizes : ndarray, shape (T,), or None
+        Bounds of the shifts of the changes that begin at each sample, none above one. None
+        where only the largest one is known.
+    several : float or None
+        The shift that is promised of several changes. None where it is about one.
+    """
+
+    _omitted = ("sizes", "several")
+
+    products: NDArray
+    shape: float
+    worst: NDArray
+    sizes: NDArray | None = None
+    several: float | None = None
+
+    def promised(self, events: int, separation: int) -> float:
+        bound = self.growth(events, separation)
+        return bound if self.several is None else min(bound, self.several)
+
+    def growth(self, count: int, separation: int) -> float:
+        fitting = 1 + (len(self.products) - 1) // separation
+        products = self.products
+        count = min(count, fitting)
+        bound = growth_apart(count, separation, lambda lag: float(products[lag]))
+        if self.sizes is None:
+            return bound
+        return min(bound, growth_of_run(self.sizes, products, count, separation))
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.shape, self.worst
+
+
+@dataclass(frozen=True, eq=False)
+class RunOfChanges(ByContent, Correlations):
+    """Hold the noise, the secret and the plants of a run, until they are asked for."""
+
+    parts: tuple[NoisePart, ...]
+    adjacency: Adjacency
+    plants: tuple[Plant, ...]
+    horizon: int
+    several: float | None = None
+
+    def growth(self, count: int, separation: int) -> float:
+        return self.settled().growth(count, separation)
+
+    def promised(self, events: int, separation: int) -> float:
+        return self.settled().promised(events, separation)
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.settled().any_shape()
+
+    def settled(self) -> ChangesOfRun:
+        return self._settled
+
+    @property
+    def _secrets(self) -> list[DisturbanceAdjacency]:
+        return disturbances(self.adjacency)
+
+    @cached_property
+    def _settled(self) -> ChangesOfRun:
+        root, error_bound = dense_root(self.parts, self.horizon)
+        longest = max(len(shape) for part in self._secrets for shape in part.shapes)
+        if root is None:  # too little is known of the responses to compare them
+            return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
+        whitened = whitened_by(root)
+        products = np.zeros(self.horizon)
+        squares = np.zeros(self.horizon)
+        least = largest_shape = 0.0
+        worst = np.ones(longest)
+        for plant in self.plants:
+            later, square, each = self._products(plant, whitened)
+            products[: len(later)] = np.maximum(products[: len(later)], later)
+            squares = np.maximum(squares, each)
+            least = max(least, square)
+            for gram, error in self._grams(plant, whitened):
+                if float(np.abs(gram).sum()) <= largest_shape:
+                    continue
+                found, signs = largest_pattern(gram, error, quick=True)
+                if found > largest_shape:
+                    largest_shape, worst = found, signs
+        # both sides as wrong as the root
+        doubt = ((1 + error_bound) / (1 - error_bound)) ** 2 * (1 + 1e-14)
+        if not least > 0:
+            return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
+        shape = max(math.sqrt(largest_shape / least * doubt), 1.0)
+        sizes = np.sqrt(np.minimum(squares / least * doubt, 1.0))
+        several = self.several
+        if several is not None:
+            several /= math.sqrt(least * doubt)
+        return ChangesOfRun(products / least * doubt, shape, worst, sizes, several)
+
+    def _products(
+        self, plant: Plant, whitened: Whitening
+    ) -> tuple[NDArray, float, NDArray]:
+        """Bound the products of changes by their lag, and the squares by their starts (T,).
+
+        Between them comes the largest square from below.
+        """
+        squares = np.zeros(self.horizon)
+        if not self._secrets[0].is_varying:
+            columns, starts = self._levels(plant)
+            solved, wrong = whitened(columns)
+            later, square, largest = products_by_lag(solved, starts, wrong)
+            own = np.einsum("ij,ij->j", solved, solved) + (largest - square)
+            np.maximum.at(squares, starts, own)
+            return later, square, squares
+        later = np.zeros(self.horizon)
+        square = 0.0
+        for part in self._secrets:
+            every = replace(part, events=2, separation=1)
+            (windows,) = every.responses(plant, self.horizon).windows
+            solved, wrong = whitened(windows.columns)
+            error = product_error(solved, wrong)
+            square = max(square, search_in(windows, solved, error).attained)
+            own = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
+            later[: len(own)] = np.maximum(later[: len(own)], own)
+            np.maximum.at(squares, windows.starts, squares_of(windows, solved, error))
+        return later, square, squares
+
+    def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
+        """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
+        every = [_one_by_one(part, plant, self.horizon) for part in self._secrets]
+        return (
+            np.hstack([apart.columns for apart in every]),
+            np.concatenate([apart.starts for apart in every]),
+        )
+
+    def _grams(
+        self, plant: Plant, whitened: Whitening
+    ) -> Iterator[tuple[NDArray, float]]:
+        """Yield products of whitened responses to unit changes in a row, and their error."""
+        for part in self._secrets:
+            is_level = part.profiles is None and part.duration > 1
+            if not is_level or part.is_moving or part.is_varying:
+                continue
+            unit = replace(part, duration=1, times=None)
+            solved, wrong = whitened(_one_by_one(unit, plant, self.horizon).columns)
+            size = float(np.linalg.norm(solved, axis=0).max())
+            doubt = float(np.linalg.norm(wrong, axis=0).max())
+            error = doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2
+            at = solved.reshape(len(solved), self.horizon, -1)
+            for start in replace(part, events=1).starts(self.horizon).tolist():
+                rows = at[:, start : start + part.duration]
+                for signal in range(at.shape[2]):
+                    row = rows[:, :, signal]
+                    yield row.T @ row, error
+
+
+def _one_by_one(part: DisturbanceAdjacency, plant: Plant, horizon: int) -> Apart:
+    """Return the responses to single changes, with their starts."""
+    several = replace(part, events=2, separation=part.moved + 1)
+    (apart,) = several.responses(plant, horizon).apart
+    return apart
