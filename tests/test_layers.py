@@ -32,11 +32,11 @@ LAYERS = [
     ["privcontrol.numerics"],
 ]
 CORE = [
-    "_audit", "adaptive", "inference", "lipschitz", "query_design", "constraints", "mechanism", "query", "ball_noise",
-    "blocks", "noise", "adjacency", "manifold",
+    "_audit", "adaptive", "inference", "lipschitz", "query_design", "design_request", "noise_design", "constraints",
+    "mechanism", "query", "ball_noise", "blocks", "noise", "adjacency", "manifold",
 ]  # fmt: skip
 PRIVACY = [
-    "ledger", "store", "guarantee", "record", "loss", "joint", "hidden", "radial", "release", "budget", "repetition",
+    "ledger", "store", "composition", "guarantee", "record", "loss", "joint", "hidden", "radial", "release", "budget", "repetition",
 ]  # fmt: skip
 STRANGERS = [("privcontrol.consensus", "privcontrol.loop")]
 

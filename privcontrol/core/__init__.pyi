@@ -48,9 +48,9 @@ from .noise import (
     GaussianNoise as GaussianNoise,
     LaplaceNoise as LaplaceNoise,
 )
+from .noise_design import NoiseDesign as NoiseDesign
 from .query import LinearQuery as LinearQuery
 from .query_design import (
-    NoiseDesign as NoiseDesign,
     design_gaussian as design_gaussian,
     design_iid as design_iid,
     design_laplace as design_laplace,

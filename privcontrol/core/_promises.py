@@ -16,12 +16,12 @@ from ..privacy.budget import (
     kappa_inverse as kappa_inverse,
     laplace_scale as laplace_scale,
 )
-from ..privacy.guarantee import (
-    PrivacyGuarantee as PrivacyGuarantee,
+from ..privacy.composition import (
     chain as chain,
     compose_parallel as compose_parallel,
     compose_sequential as compose_sequential,
 )
+from ..privacy.guarantee import PrivacyGuarantee as PrivacyGuarantee
 from ..privacy.ledger import PrivacyLedger as PrivacyLedger
 from ..privacy.radial import (
     ball_rate as ball_rate,

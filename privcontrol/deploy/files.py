@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..core.mechanism import Mechanism
-from ..core.query_design import NoiseDesign
+from ..core.noise_design import NoiseDesign
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import StationaryDesign
 from ..designs.promised import promised
@@ -31,7 +31,7 @@ from ..numerics.saved import read
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.loss import PrivacyLoss, scaled
-from ..secrets.disturbance import query_of
+from ..secrets.joint import query_of
 
 #: What a file may lead to that holds other things than were written.
 _UNREADABLE = (

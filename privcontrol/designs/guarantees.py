@@ -31,7 +31,7 @@ from ..privacy.loss import (
     composed,
 )
 from ..regions.region import region_of
-from ..secrets.disturbance import query_of
+from ..secrets.joint import query_of
 from ..secrets.trajectory import RUN_ASSUMPTIONS
 from ..systems.varying import plant_of
 from .request import Models, joined

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..core.query_design import LAWS, LawOption
+from ..core.noise_design import LAWS, LawOption
 from ..numerics.errors import UncertifiableError
 from ..numerics.thresholds import ALIKE
 from .asked import Ask, Asked

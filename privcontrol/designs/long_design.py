@@ -17,7 +17,8 @@ from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUNDED
-from ..secrets.disturbance import causal_map, come_once, disturbances, is_plain
+from ..secrets.disturbance import come_once, disturbances, is_plain
+from ..secrets.disturbed import causal_map
 from ..secrets.secret import SecretInputs, as_secret
 from ..systems.linear import LinearSystem, response_from_rest
 from .endless_design import stationary_design

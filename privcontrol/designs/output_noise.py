@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from .._figures import AxesLike
 from ..core.adjacency import Adjacency
 from ..core.mechanism import Mechanism
-from ..core.query_design import NoiseDesign
+from ..core.noise_design import NoiseDesign
 from ..noise.iosystem import (
     create_noise_iosystem,
     numbered,

@@ -20,7 +20,7 @@ from ..core.ball_noise import RADIAL_LAWS
 from ..core.manifold import Moves
 from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..core.query_design import NoiseDesign, PricedByShape
+from ..core.noise_design import NoiseDesign, PricedByShape
 from ..noise.certify import certify
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import (
@@ -38,7 +38,8 @@ from ..numerics.linalg import EPS
 from ..numerics.thresholds import LARGEST_SIZE
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.loss import PrivacyLoss, worst_moves
-from ..secrets.disturbance import is_covered, query_of
+from ..secrets.disturbance import is_covered
+from ..secrets.joint import query_of
 from ..secrets.trajectory import (
     PlantQuery,
 )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.manifold import AffineManifold
-from ..core.query_design import quoted
+from ..core.noise_design import quoted
 from ..noise.fleet import SeparateUnits
 from ..noise.grid import grid_shift
 from ..noise.parts import Filtered, NoisePart, Structured, White
@@ -24,7 +24,8 @@ from ..numerics.balls import RationalMatrix, rational_matrix
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
-from ..secrets.disturbance import disturbances, is_dense, query_of
+from ..secrets.disturbance import disturbances, is_dense
+from ..secrets.joint import query_of
 from ..secrets.trajectory import PUBLIC_LOOP, TrajectoryManifold, trajectory_manifold
 from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions

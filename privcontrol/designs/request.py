@@ -30,7 +30,7 @@ from ..privacy.guarantee import ON_GRID
 from ..privacy.horizon import Horizon, horizon_of
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
-from ..secrets.disturbance import JointAdjacency
+from ..secrets.joint import JointAdjacency
 from ..systems.linear import Plant
 from ..systems.varying import Plants, plant_of
 

@@ -42,7 +42,7 @@ from ..numerics.thresholds import (
 )
 from ..secrets.modes import growing_mode
 from ..secrets.run_moves import RunMoves
-from ..secrets.states import StateMoves
+from ..secrets.state_moves import StateMoves
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 

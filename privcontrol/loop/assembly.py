@@ -10,7 +10,7 @@ import control as ct
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.query_design import LAWS
+from ..core.noise_design import LAWS
 from ..designs.output_noise import OutputNoise
 from ..numerics.checks import (
     instance_of,

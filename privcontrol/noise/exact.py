@@ -16,8 +16,8 @@ from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import ROUNDED
+from ..systems.gain import largest_gain
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
-from ..systems.powers import largest_gain
 from .drawn import (
     COARSE_BITS,
     FINE_BITS,

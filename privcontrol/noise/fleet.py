@@ -46,8 +46,8 @@ from ..secrets.fleet import (
 )
 from ..secrets.ring import Ring
 from ..secrets.secret import SecretInputs
+from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem, Plant
-from ..systems.powers import largest_gain
 from ._endless import secrets_of, shift_of_system
 from ._varying import shift_between
 from .parts import Filtered, NoisePart, Stream

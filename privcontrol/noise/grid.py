@@ -15,8 +15,8 @@ from ..core.noise import family_of
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
 from ..numerics.thresholds import ROUNDED
+from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem
-from ..systems.powers import largest_gain
 from .parts import NoisePart, PartSum
 
 

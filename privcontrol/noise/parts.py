@@ -32,7 +32,7 @@ from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.law import BallLaw, BlockLaw
 from ..privacy.loss import PrivacyLoss, composed
-from ..secrets.disturbance import causal_map
+from ..secrets.disturbed import causal_map
 from ..secrets.hiding import NoiseForm
 from ..systems.linear import (
     LEAP,

@@ -171,6 +171,9 @@ def _is_attained(
     return entered is None or secret.energies is not None
 
 
+# -- over a horizon ----------------------------------------------------------------------
+
+
 def _of_run(
     parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant, horizon: int
 ) -> Shift:

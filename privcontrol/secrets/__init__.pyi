@@ -1,7 +1,5 @@
-from .disturbance import (
-    DisturbanceAdjacency as DisturbanceAdjacency,
-    JointAdjacency as JointAdjacency,
-)
+from .disturbance import DisturbanceAdjacency as DisturbanceAdjacency
+from .joint import JointAdjacency as JointAdjacency
 from .secret import Secret as Secret
 from .states import (
     InitialStateAdjacency as InitialStateAdjacency,

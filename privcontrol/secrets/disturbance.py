@@ -7,17 +7,14 @@ outputs through the plant's shifted impulse responses.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from itertools import chain
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
@@ -31,22 +28,22 @@ from ..numerics.checks import (
     sample_count,
     sequence_of,
 )
-from ..numerics.objects import Frozen
 from ..privacy.repetition import Change
-from ..privacy.sentences import fits, unknown_repetition
+from ..privacy.sentences import fits
 from ..systems.linear import (
     LinearSystem,
     Plant,
     VaryingSystem,
     beside,
-    by_sample,
     queue_of,
     stacks_of,
 )
-from ..systems.powers import response_to_shape
-from ..systems.transitions import forced_responses
+from .disturbed import (
+    DisturbedManifold,
+    entered_by_signals,
+    forced_outputs,
+)
 from .moving import either_signal, either_time, moved_columns, other_columns
-from .run_moves import BallMoves
 from .secret import (
     MOST_LENGTHS,
     Responses,
@@ -57,26 +54,15 @@ from .secret import (
     Windows,
 )
 from .states import InitialStateAdjacency, PlantAdjacency
-from .trajectory import (
-    RUN_ASSUMPTIONS,
-    OutputQuery,
-    PlantManifold,
-    PlantQuery,
-    TrajectoryManifold,
-    trajectory_manifold,
-)
 
 #: What a disturbance adjacency leaves open.
-_INITIAL_STATE = "the initial state"
+INITIAL_STATE = "the initial state"
 _LONGER = "longer ones"  # behind what is said of a change that repeats
-
-
 #: Why events that are moved need one plant for the whole run.
 OF_ONE_PLANT = (
     "moved, which: they compare an event with itself at another time or signal, which "
     "needs one plant for the whole run; pass a list of models in place of a region"
 )
-
 #: Longest change, in samples: every length up to it is a move of its own.
 LONGEST = 10_000
 
@@ -809,7 +795,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         one_at_a_time = self.norm == "single" and not self.together
         if one_at_a_time and self.events == 1 and len(self.signals(manifold.plant)) > 1:
             left.append("changes of several signals at once")
-        return (*left, "changes of another signal", _INITIAL_STATE)
+        return (*left, "changes of another signal", INITIAL_STATE)
 
     def _of_moved_event(self, manifold: Any) -> list[str]:
         """Return what is not hidden of an event that is at another time or signal."""
@@ -864,251 +850,6 @@ def _checked_profiles(profiles: object) -> tuple:
     return shapes
 
 
-class JointAdjacency(Adjacency, Frozen):
-    """Moves of any one of several adjacencies.
-
-    A release that hides the joint one hides each of them. A list passed as adjacency to `design_output_noise` becomes one.
-
-    Parameters
-    ----------
-    parts : sequence of StateAdjacency, InitialStateAdjacency or DisturbanceAdjacency
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> from privcontrol.secrets import JointAdjacency
-    >>> level = pc.StateAdjacency({"level": 1.0}, times=0)
-    >>> joint = JointAdjacency([level, pc.DisturbanceAdjacency(0.1, inputs=["u"])])
-    >>> print(joint.statement)  # doctest: +ELLIPSIS
-    either level by at most 1 at t = 0, ..., or one change per run: u by at most 0.1, at one sample
-    """
-
-    _parts: tuple[Adjacency, ...]
-
-    def __init__(self, parts: Iterable[Adjacency]) -> None:
-        parts = tuple(parts)
-        if not parts or not all(isinstance(part, Adjacency) for part in parts):
-            raise TypeError("adjacency: expected a list of Adjacency objects")
-        inner = chain.from_iterable(part.parts for part in parts)
-        self._set(_parts=tuple(inner))
-
-    @property
-    def parts(self) -> tuple[Adjacency, ...]:
-        return self._parts
-
-    def __repr__(self) -> str:
-        return f"JointAdjacency({list(self.parts)})"
-
-    def moves(self, manifold: AffineManifold) -> Moves:
-        """All moves together, which several balls have not."""
-        found = []
-        for part in self.parts:
-            of_states = not isinstance(part, DisturbanceAdjacency)
-            if of_states and isinstance(manifold, DisturbedManifold):
-                found.append(manifold.embedded(part))
-            else:
-                found.append(part.moves(manifold))
-        if len(found) == 1:
-            return found[0]
-        if any(moves.is_ball for moves in found):
-            raise ValueError(
-                "adjacency: a ball next to other moves is hidden part by part; look at one "
-                "part"
-            )
-        if isinstance(manifold, DisturbedManifold):
-            columns = np.hstack([moves.vectors for moves in found])
-            return FiniteMoves(columns, exact=all(moves.exact for moves in found))
-        return BallMoves.side_by_side(found)
-
-    @property
-    def change(self) -> Change | None:
-        """One change of any part, where each part is about one change in a run."""
-        changes = [part.change for part in self.parts]
-        if len(changes) == 1:
-            return changes[0]
-        once = [each for each in changes if each is not None and each.is_one]
-        if len(once) < len(changes):
-            return None
-        lengths = [each.longest for each in once]
-        longest = None if None in lengths else max(filter(None, lengths))
-        words = ", or ".join(each.words for each in once)
-        varying = ""
-        if any(each.varying for each in once):
-            varying = ", or ".join(each.varying or each.words for each in once)
-        return Change(words, longest, varying=varying)
-
-    @property
-    def statement(self) -> str:
-        if self.change is not None:
-            return self.change.statement
-        return "either " + ", or ".join(part.statement for part in self.parts)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "type": "JointAdjacency",
-            "parts": [part.to_dict() for part in self.parts],
-        }
-
-    def _saved_fields(self) -> dict[str, object]:
-        return {"parts": self.parts}
-
-    def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        inner = getattr(manifold, "trajectory", manifold)
-        clauses = []
-        changes = [part.change for part in self.parts if part.change is not None]
-        if self.change is None and changes:
-            clauses.append(unknown_repetition(max(each.events for each in changes)))
-        for part in sorted(self.parts, key=lambda part: part.change is None):
-            clauses += part.caveats(inner)
-        clauses.append("moves of several parts at once")
-        if len(disturbances(self)) < len(self.parts):
-            clauses = [text for text in clauses if text != _INITIAL_STATE]
-        return tuple(dict.fromkeys(clauses))
-
-
-class DisturbedManifold(PlantManifold):
-    """The data (x(0), w(0), ..., w(T-1)) of a plant that secret signals enter.
-
-    They are all of R^(n + T q), and the trajectory follows from them and the public
-    inputs. ``system`` leads from w to the outputs.
-    """
-
-    signals: tuple[str, ...]
-    system: LinearSystem
-    trajectory: TrajectoryManifold
-
-    def __init__(self, plant: Plant, horizon: int, signals: tuple[str, ...]) -> None:
-        signals = tuple(signals)
-        self._set(
-            plant=plant,
-            horizon=horizon,
-            signals=signals,
-            system=entered_by_signals(plant, signals),
-            trajectory=trajectory_manifold(plant, horizon),
-            pinned=(),
-        )
-
-    def _identity(self) -> tuple:
-        return (self.domain,)
-
-    @property
-    def size(self) -> int:
-        return self.plant.order + self.horizon * len(self.signals)
-
-    @property
-    def dimension(self) -> int:
-        return self.size
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:  # type: ignore[override]
-        """``position(0)``, then the signals such as ``occupancy(3)``, time-major."""
-        later = (f"{name}({t})" for t in range(self.horizon) for name in self.signals)
-        return (*(f"{state}(0)" for state in self.plant.states), *later)
-
-    @property
-    def kernel(self) -> scipy.sparse.csr_array:  # type: ignore[override]
-        """The sparse identity, since nothing ties the data to each other."""
-        return scipy.sparse.eye_array(self.size, format="csr")
-
-    @property
-    def origin(self) -> NDArray:  # type: ignore[override]
-        return np.zeros(self.size)
-
-    @property
-    def _orthonormal(self) -> tuple[Any, Any]:
-        return self.kernel, self.kernel
-
-    def embedded(self, adjacency: Adjacency) -> Moves:
-        """Moves of the trajectory as moves of these data, the signals held."""
-        moves = adjacency.moves(self.trajectory)
-        part = moves.vectors
-        held = np.zeros((self.size - len(part), part.shape[1]))
-        columns = np.vstack([part, held])
-        kind = EllipsoidMoves if moves.is_ball else FiniteMoves
-        return kind(columns, exact=moves.exact)
-
-    @cached_property
-    def domain(self) -> str:
-        digest = hashlib.sha256()
-        for matrix in _matrices_of(self.plant, self.system):
-            digest.update(np.ascontiguousarray(matrix).tobytes())
-        digest.update(repr((self.plant.states, self.signals)).encode())
-        count = f"{len(self.signals)} signal"
-        if len(self.signals) > 1:
-            count += "s"
-        return (
-            f"initial state and {count} into a plant with {self.plant.order} states over "
-            f"{self.horizon} samples [{digest.hexdigest()[:12]}]"
-        )
-
-
-def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray, ...]:
-    """Return A of a plant, and B and D from the secret signals, for its domain."""
-    _, B, _, D = stacks_of(system)
-    return stacks_of(plant)[0], B, D
-
-
-class DisturbedQuery(PlantQuery):
-    """Hold what a plant publishes of its initial state and of the secret signals."""
-
-    manifold: DisturbedManifold
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return ("A, B and C exact", *RUN_ASSUMPTIONS)
-
-    @property
-    def matrix(self) -> NDArray:
-        """The dense response (T p, n + T q) to data that are their own coordinates."""
-        return self.response
-
-    @cached_property
-    def response(self) -> NDArray:
-        """The observability stack next to the shifted impulse responses."""
-        manifold = self.manifold
-        stack = self.plant.free_response(np.eye(self.plant.order), manifold.horizon)
-        forced = forced_outputs(manifold.system, manifold.horizon)
-        return real_array(np.hstack([stack, forced]), "C A^t", copy=False)
-
-
-def forced_outputs(
-    system: LinearSystem, horizon: int, shape: ArrayLike = (1.0,)
-) -> NDArray:
-    """The outputs' response to changes of inputs of one shape, at each time and input.
-
-    Lower block triangular (T p, T q); each entry is rounded from a ball.
-    """
-    if isinstance(system, VaryingSystem):
-        return forced_responses(system, horizon, np.asarray(shape, float))
-    return causal_map(response_to_shape(system, horizon, shape))
-
-
-def causal_map(impulse: NDArray) -> NDArray:
-    """The lower block triangular map (T p, T q) with an impulse response (T, p, q)."""
-    horizon, p, q = impulse.shape
-    if not q:
-        return np.zeros((horizon * p, 0))
-    every = np.zeros((horizon, p, horizon, q))
-    for t in range(horizon):
-        so_far = impulse[t::-1]
-        every[t, :, : t + 1] = so_far.swapaxes(0, 1)
-    shape = (horizon * p, horizon * q)
-    return every.reshape(shape)
-
-
-def entered_by_signals(plant: Plant, signals: Sequence[str]) -> LinearSystem:
-    """The system from signals, each the name of an input or of a state, to the outputs."""
-    names = (*plant.inputs, *plant.states)
-    index = [names.index(name) for name in signals]
-
-    def entered(now: LinearSystem) -> LinearSystem:
-        entry = np.hstack([now.B, np.eye(now.order)])
-        through = np.hstack([now.D, np.zeros(now.C.shape)])
-        return LinearSystem(now.A, entry[:, index], now.C, through[:, index])
-
-    return by_sample(entered, plant)
-
-
 def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     """The parts of an adjacency that are about disturbances."""
     if adjacency is None:
@@ -1147,12 +888,3 @@ def is_dense(adjacency: Adjacency) -> bool:
         return True
     starts = [p for p in adjacency.parts if isinstance(p, InitialStateAdjacency)]
     return len(adjacency.parts) > 1 and any(part.norm == 2 for part in starts)
-
-
-def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
-    """Return what a plant publishes of the secret that an adjacency is about."""
-    found = disturbances(adjacency)
-    if not found:
-        return OutputQuery(trajectory_manifold(plant, horizon))
-    signals = dict.fromkeys(name for part in found for name in part.signals(plant))
-    return DisturbedQuery(DisturbedManifold(plant, horizon, tuple(signals)))

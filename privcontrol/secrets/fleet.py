@@ -23,7 +23,9 @@ from ..core.adjacency import Adjacency
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import SYMMETRIC
 from ..systems.linear import LinearSystem, Plant, sum_of
-from .disturbance import DisturbanceAdjacency, JointAdjacency, entered_by_signals
+from .disturbance import DisturbanceAdjacency
+from .disturbed import entered_by_signals
+from .joint import JointAdjacency
 from .ring import Ring
 from .secret import SecretInputs, secret_inputs, seen_of
 

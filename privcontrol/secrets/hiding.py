@@ -51,7 +51,7 @@ from ..systems.powers import (
 )
 from ..systems.transitions import ACCURATE_BITS, FIRST_BITS, gramian_of_run
 from ..systems.varying import VaryingPlant
-from .states import StateMoves
+from .state_moves import StateMoves
 
 #: Speed: up to so many times n rows C A^t Gramians are sums over these.
 _FEW_ROWS = 8

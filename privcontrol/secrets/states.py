@@ -7,8 +7,8 @@ and is not all of DPAM's Definition 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, Self
@@ -17,34 +17,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Radius, public_radius
-from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves, Query
+from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..numerics.arguments import helpful_fields
 from ..numerics.balls import (
-    Ball,
-    BallMatrix,
-    RationalMatrix,
-    ball_matrix,
-    midpoints,
     rational_matrix,
-    working_bits,
 )
 from ..numerics.checks import one_of, sequence_of
-from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import EPS, round_up
 from ..numerics.objects import CheckedFields
-from ..numerics.pairs import Pairs
-from ..numerics.progress import piece
 from ..privacy.hidden import rounded_down
 from ..systems.linear import LinearSystem, Plant, stacks_of
-from ..systems.powers import FreeResponse, backward, delayed_inputs, delayed_outputs
+from ..systems.powers import delayed_inputs, delayed_outputs
 from ..systems.varying import VaryingPlant
-from .run_moves import RunMoves, roundings
 from .secret import Secret, SecretInputs, UncertainMoves
-from .trajectory import OutputQuery, TrajectoryManifold, trajectory_manifold
+from .state_moves import StateMoves
+from .trajectory import TrajectoryManifold, trajectory_manifold
 from .varying import VaryingMoves
-
-#: Speed: moves that are balls at a time.
-_BALLS_AT_ONCE = 1 << 10
 
 
 def _check_movable(plant: Plant, index: Sequence[int]) -> None:
@@ -587,230 +574,3 @@ class InitialStateAdjacency(_OfStates):
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"norm": str(self.norm)}
-
-
-# -- moves of the initial state, from its past and its future ----------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class StateMoves(RunMoves):
-    """Moves mu_k A^-j e_k of the initial state, from which ``columns`` are rounded.
-
-    ``free`` holds A^t e_k for the protected k, and for delayed outputs that follow, then
-    that are held. Column i is the move of column ``sources[i]`` of it at ``times[i]`` by
-    mu ``scales[i]``, all of shape (M,). At t = 0 delayed outputs may follow or be held;
-    later they can only follow.
-    """
-
-    free: FreeResponse
-    times: NDArray
-    sources: NDArray
-    scales: NDArray
-    horizon: int
-    bits: int = field(kw_only=True)  # working precision of the balls
-
-    @classmethod
-    def of(
-        cls,
-        plant: Plant,
-        index: Sequence[int],
-        radii: NDArray,
-        times: NDArray,
-        horizon: int,
-    ) -> StateMoves:
-        """The moves of some states at some times of a run."""
-        back = int(times.max())
-        forward = horizon - 1 - int(times.min())
-        axes = np.eye(plant.order)[:, index]
-        with piece(0, 2):
-            free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
-        count = len(index)
-        # views where one state is protected
-        shape = (len(times), count)
-        times = np.broadcast_to(times[:, None], shape).reshape(-1)
-        sources = np.broadcast_to(np.arange(count), shape).reshape(-1)
-        scales = np.broadcast_to(radii, shape).reshape(-1)
-        if free.held:
-            first = np.flatnonzero(times == 0)
-            times = np.append(times, times[first])
-            sources = np.append(sources, count + sources[first])
-            scales = np.append(scales, scales[first])
-        with piece(1, 2):
-            pairs = free.pairs(-times, sources, scales)
-            if pairs is None:
-                columns, moving = _rounded_blocks(free, -times, sources, scales)
-            else:
-                columns = pairs.high
-                moving = np.any(columns, axis=1)
-        if not np.isfinite(columns).all():
-            raise UncertifiableError(
-                f"hiding a move at t = {times.max()} needs a move of the initial state "
-                "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
-                "shorten it, or protect fewer times (StateAdjacency(times=...))"
-            )
-        # a rounded zero would pass for a state that never moves
-        if (moving & ~columns.any(axis=1)).any():
-            raise UncertifiableError(
-                f"hiding a move at t = {times.max()} needs a move of the initial state "
-                "below 1e-323: rescale the states, or protect earlier times "
-                "(StateAdjacency(times=...))"
-            )
-        columns.flags.writeable = False
-        return cls(
-            columns,
-            free,
-            times,
-            sources,
-            scales,
-            horizon,
-            bits=free.bits,
-        )
-
-    def blocks(self) -> Iterator[BallMatrix]:
-        return _in_blocks(self.free, -self.times, self.sources, self.scales)
-
-    def spanning(self) -> RationalMatrix:
-        """Return a Krylov space of the inverse of A, which holds the moves at every time."""
-        first, last = int(self.times.min()), int(self.times.max())
-        if not last:
-            return super().spanning()
-        axes = rational_matrix(self.axes)
-        inverse, follow = backward(self.free.step, exact=True)
-        moves = [] if first else axes.transpose().table()  # delayed outputs are held
-        earlier = inverse**first * follow * axes
-        for _ in range(min(len(self.columns), last - first + 1)):
-            moves += earlier.transpose().table()
-            earlier = inverse * earlier
-        return RationalMatrix(moves).transpose()
-
-    def pairs(self, rows: NDArray) -> Pairs | None:
-        """Chosen rows of the moves as pairs of doubles, of a long run that they tell."""
-        found = self.free.pairs(-self.times, self.sources, self.scales)
-        return None if found is None else found.rows(rows)
-
-    def picked(self, index: NDArray) -> StateMoves:
-        """Some of the moves."""
-        return replace(
-            self,
-            columns=self.columns[:, index],
-            times=self.times[index],
-            sources=self.sources[index],
-            scales=self.scales[index],
-        )
-
-    def balls(self, rows: Iterable[int]) -> list[list[Ball]]:
-        """Chosen rows of the moves as a table of balls."""
-        chosen = [int(row) for row in rows]
-        table: list[list[Ball]] = [[] for _ in chosen]
-        for block in self.blocks():
-            entries = block.tolist()
-            for line, row in zip(table, chosen, strict=True):
-                line += entries[row]
-        return table
-
-    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
-        """The responses from the plant's past and future, not from rounded moves."""
-        if not isinstance(query, OutputQuery):
-            return self._rounded.output_responses(query)
-        every = np.arange(self.columns.shape[1])
-        responses = self.responses(query.plant, every)
-        return responses, 4 * EPS * np.abs(responses)
-
-    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
-        responses, errors = self.output_responses(query)
-        return ball_matrix(responses), errors
-
-    def sensitivity(self, query: Query, norm: float = 2) -> float:
-        if not isinstance(query, OutputQuery):
-            return self._rounded.sensitivity(query, norm)
-        return float(self.output_sizes(query.plant, norm).max())
-
-    @property
-    def _rounded(self) -> FiniteMoves:
-        """The moves as rounded numbers, for queries of other data than outputs."""
-        return FiniteMoves(self.columns, errors=roundings(self.columns))
-
-    @property
-    def radii(self) -> NDArray:
-        """mu of each protected state (q,)."""
-        return self.scales[: self.axes.shape[1]]
-
-    @property
-    def axes(self) -> NDArray:
-        """Unit vectors (n, q) of the protected states."""
-        return self.free.axes
-
-    def responses(self, plant: Plant, columns: NDArray) -> NDArray:
-        """O_T z (T p, M) of chosen moves, as windows of one long free response."""
-        return self._windows(self.free.outputs(plant.C), columns)
-
-    def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
-        """The window (T p, M) that each move has in a free response (times, p, q)."""
-        starts = self.free.back - self.times[columns]
-        index = starts + np.arange(self.horizon)[:, None]
-        windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
-        return windows.swapaxes(1, 2).reshape(-1, len(columns))
-
-    def output_sizes(self, plant: Plant, norm: float) -> NDArray:
-        """||O_T z|| of every move (M,), rounded up."""
-        one_of(norm, "norm", (1, 2, np.inf))
-        C = plant.C
-        long = self.free.outputs(C)
-        top = np.abs(long).max(axis=(0, 1))  # of each source, so no square underflows
-        if not np.isfinite(top.max() * self.scales.max()):
-            raise UncertifiableError(
-                "the free response exceeds 1e308 within the horizon; shorten the horizon"
-            )
-        top[top == 0] = 1.0
-        # a window is the end of one block of the response and the start of the next
-        join = np.maximum if norm == np.inf else np.add
-        power = 2 if norm == 2 else 1
-        samples = join.reduce(np.abs(long / top) ** power, axis=1)
-        missing = -len(samples) % self.horizon
-        padded = np.pad(samples, ((0, missing), (0, 0)))
-        blocks = padded.reshape(-1, self.horizon, padded.shape[1])
-        until = join.accumulate(blocks, axis=1).reshape(padded.shape)
-        since = join.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(padded.shape)
-        starts = self.free.back - self.times
-        last = until[starts + self.horizon - 1, self.sources]
-        of_next = np.where(starts % self.horizon > 0, last, 0.0)
-        sizes = join(since[starts, self.sources], of_next) ** (1 / power)
-        rounding = 4 * EPS * (self.horizon + 1) * len(C)
-        sizes *= top[self.sources] * self.scales * (1 + rounding)
-        return np.where(sizes > 0, round_up(sizes), 0.0)
-
-
-def _rounded_blocks(
-    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
-) -> tuple[NDArray, NDArray]:
-    """Return scaled columns (n, M) as doubles, and a mask (n,) of the rows that move."""
-    columns = np.empty((len(free.axes), len(times)))
-    moving = np.zeros(len(columns), dtype=bool)
-    done = 0
-    for block in _in_blocks(free, times, sources, scales):
-        rounded = midpoints(block)
-        columns[:, done : done + block.ncols()] = rounded
-        done += block.ncols()
-        moving |= rounded.any(axis=1)
-        for row in np.flatnonzero(~moving):
-            moving[row] = any(entry != 0 for entry in block.tolist()[row])
-    return columns, moving
-
-
-def _in_blocks(
-    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
-) -> Iterator[BallMatrix]:
-    """Scaled columns of a free response, as many at a time as fit in little memory."""
-    run = free.run_back(times, sources)
-    if run is not None and len(scales) and (scales == scales[0]).all():
-        for k, known in enumerate(run):
-            with piece(k, len(run)), working_bits(free.bits):
-                block = known * Ball(float(scales[0]))
-            yield block
-        return
-    count = -(-len(times) // _BALLS_AT_ONCE)
-    for k in range(count):
-        some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)
-        with piece(k, count):
-            block = free.columns(times[some], sources[some], scales[some])
-        yield block

@@ -14,7 +14,7 @@ from privcontrol.core import (
 )
 from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
-from privcontrol.designs.fleet import _Modes
+from privcontrol.designs.coupled_units import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
 from privcontrol.noise.iosystem import plot_samples
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
