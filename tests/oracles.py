@@ -75,15 +75,32 @@ def state_moves(A, radii, times):
 def output_sensitivity(A, C, radii, times, horizon):
     """sup ||O_T z|| over state moves in many digits."""
     with mp.workdps(DIGITS + 20 * horizon // 10):
-        best = mp.mpf(0)
         A, C = matrix(A), matrix(C)
-        for state in state_moves(A.tolist(), radii, times):
-            total = mp.mpf(0)
-            for _ in range(horizon):
-                total += mp.norm(C * state) ** 2
-                state = A * state
-            best = max(best, mp.sqrt(total))
+        ahead = squares_of_powers(A, C, horizon)
+        first = max(times)
+        back = squares_of_powers(A**-1, C, first + 1) if first else [ahead[0]]
+        # of outputs from A^-j e_k to A^(T - 1 - j) e_k
+        squares = [*back[:0:-1], *ahead]
+        best = mp.mpf(0)
+        for k, radius in enumerate(radii):
+            sums = [mp.mpf(0)]
+            for square in squares:
+                sums.append(sums[-1] + square[k])
+            for j in times:
+                total = sums[first - j + horizon] - sums[first - j]
+                best = max(best, mp.mpf(float(radius)) * mp.sqrt(total))
         return best
+
+
+def squares_of_powers(A, C, count):
+    """The squared norms of the columns of C A^m, for m below ``count``."""
+    columns, squares = C, []
+    for _ in range(count):
+        squares.append(
+            [sum(entry**2 for entry in columns[:, k]) for k in range(A.rows)]
+        )
+        columns = columns * A
+    return squares
 
 
 def privacy_shift(A, factor, radii, times):

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import SearchStrategy
 
 
 def few(values: Iterable, of: int) -> list:
@@ -18,6 +20,21 @@ def few(values: Iterable, of: int) -> list:
 def _slow(value):
     values = value if isinstance(value, tuple) else (value,)
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def drawn(*strategies: SearchStrategy, examples: tuple[int, int]) -> Callable:
+    """Make a test of a check of drawn values: of a few always, of more with ``-m slow``."""
+
+    def of(check: Callable) -> Callable:
+        @pytest.mark.parametrize("examples", few(examples, of=1))
+        def test(examples):
+            settings(max_examples=examples, deadline=None)(given(*strategies)(check))()
+
+        test.__name__ = check.__name__
+        test.__doc__ = check.__doc__
+        return test
+
+    return of
 
 
 def for_every(values: Iterable) -> Callable:

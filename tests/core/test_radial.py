@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from repeats import few
 from scipy import integrate
 from scipy.special import betainc, gammainc
 
@@ -136,7 +137,8 @@ def test_delta_is_that_of_draws(r):
 
 
 @pytest.mark.parametrize(
-    "size, r", [(1e-6, 2), (1e-6, 120), (0.01, 160), (0.3, 256), (0.6, 256), (6.0, 40)]
+    "size, r",
+    few([(1e-6, 2), (1e-6, 120), (0.6, 256), (0.01, 160), (0.3, 256), (6.0, 40)], of=3),
 )
 def test_the_curve_is_above_the_exact_one_by_a_billionth(size, r):
     """Bessel functions of the second kind are beyond the doubles in three of them."""
@@ -173,9 +175,10 @@ def test_what_is_no_number_is_no_promise(monkeypatch):
     )
 
 
-def test_ball_rates_never_exceed_delta_and_waste_nothing():
+@pytest.mark.parametrize("count", few([20, 60], of=1))
+def test_ball_rates_never_exceed_delta_and_waste_nothing(count):
     rng = np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(count):
         epsilon = 10 ** rng.uniform(-2, 1.3)
         delta = 10 ** rng.uniform(-12, -0.5)
         r = int(rng.integers(1, 12))

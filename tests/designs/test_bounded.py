@@ -140,12 +140,19 @@ def test_the_leak_of_a_ball_is_an_integral_over_the_distance(radius, dimension, 
 def test_the_leak_of_a_ball_in_many_dimensions(dimension):
     """By an adaptive rule over the other dimensions, whose length is nearly known."""
     radius, move = math.sqrt(dimension) + 2, 0.5
-    others = scipy.stats.chi(dimension - 1)
+    half = (dimension - 1) / 2
+    scale = math.log(2) * (half - 1) + math.lgamma(half)
+    cdf = scipy.special.ndtr
 
     def lost(length):
         wall = math.sqrt(radius**2 - length**2)
-        beyond = scipy.stats.norm.cdf(min(wall, move - wall))
-        return others.pdf(length) * (beyond - scipy.stats.norm.cdf(-wall))
+        beyond = cdf(min(wall, move - wall)) - cdf(-wall)
+        if length == 0:
+            return 0.0
+        # the density of the length, that of a chi variable
+        return beyond * math.exp(
+            (dimension - 2) * math.log(length) - length**2 / 2 - scale
+        )
 
     kink = math.sqrt(radius**2 - (move / 2) ** 2)
     points = [kink, *(radius - np.arange(0.25, 8, 0.25))]

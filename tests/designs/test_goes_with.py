@@ -306,8 +306,8 @@ WITHIN = {"bound": 100.0, "budget": LEAKING}
         {"horizon": 12, "adjacency": pc.DisturbanceAdjacency(1.0, norm="l2")},
         {"horizon": 12, "adjacency": replace(ONCE, profiles=[[1.0, 0.5]])},
         {"order": 1, "adjacency": replace(ONCE, events=2)},
-        {"order": 1, "weight": [2.0]},
-        {"order": 1, "releases": 2},
+        {"life": 50, "order": 1, "weight": [2.0]},
+        {"life": 50, "order": 1, "releases": 2},
         {"horizon": 12, "adjacency": [ONCE, replace(ONCE, duration=2, shape="level")]},
     ],
 )

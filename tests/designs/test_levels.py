@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.signal
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs.spectrum import FrequencyGrid
@@ -170,7 +171,7 @@ def left_behind(noise, pole, samples):
     return scipy.linalg.solve_triangular(root, moved, lower=True)
 
 
-@pytest.mark.parametrize("pole, count", [(1.0, 7), (0.9, 4)])
+@pytest.mark.parametrize("pole, count", few([(1.0, 7), (0.9, 4)], of=1))
 def test_events_that_are_moved_far_take_hardly_more_noise_than_their_sums_ask_for(
     pole, count
 ):

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import replace
+from functools import cache
 
 import cases
 import control as ct
@@ -35,10 +36,18 @@ LAWS = ("gaussian", "laplace", "ball", "truncated")
 
 
 def designed(family, budget=LOOSE, adjacency=POSITION, plant=VEHICLE, **options):
+    if not options and plant is VEHICLE:
+        return of_vehicle(family, budget, adjacency)
     options = {"horizon": 60, "models": "exact", **options}
     return pc.design_output_noise(
         plant, budget=budget, adjacency=adjacency, family=family, **options
     )
+
+
+@cache
+def of_vehicle(family, budget, adjacency):
+    """Noise for 60 samples, which several tests read."""
+    return designed(family, budget, adjacency, horizon=60)
 
 
 def plant_of(states, seed):

@@ -455,12 +455,12 @@ def test_margins_of_the_vehicle(P0, margin, bonferroni):
     "kind", ["structured", "rank two", "floored", "independent", "correlated"]
 )
 def test_margins_hold_jointly_over_the_run(kind):
-    """20,000 runs at 10 %; half of the margin does not hold."""
+    """5,000 runs at 10 %; 0.6 of the margin does not hold."""
     plant = random_plant(7, radius=1.0)
     loop = pc.private_lqg(plant, 1, 1, 0.01, 0.1, noise_of(kind, plant, 30), P0=1)
     direction = np.array([1.0, -0.5, 0.2])
     margins = loop.margins(direction, probability=0.1)
-    states = np.asarray(loop.simulate(trials=20_000, rng=2, **cases.DRAWN).states)
+    states = np.asarray(loop.simulate(trials=5_000, rng=2, **cases.DRAWN).states)
     errors = np.abs(np.tensordot(direction, states[:3] - states[3:6], 1))
     assert (errors > margins).any(axis=1).mean() <= 0.1
     assert (errors > 0.6 * margins).any(axis=1).mean() > 0.1
@@ -566,7 +566,9 @@ def test_no_bound_of_the_cost_is_below_that_of_a_loop_without_noise():
     assert found.excess >= 0
 
 
-@pytest.mark.parametrize("seed, form", [(0, "filter"), (1, "filter"), (1, "predictor")])
+@pytest.mark.parametrize(
+    "seed, form", few([(0, "filter"), (1, "predictor"), (1, "filter")], of=2)
+)
 def test_a_search_over_all_shapes_of_noise_ends_at_the_certified_optimum(seed, form):
     plant, asked = small_request(seed, 2, 5)
     noise = pc.design_output_noise(plant, **asked)
@@ -756,7 +758,8 @@ def tank_loop(horizon=15, beside=(), **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"duration": 3, "shape": "level"}, {"norm": "l2"}]
+    "options",
+    [{}, {"horizon": 8, "duration": 3, "shape": "level"}, {"norm": "l2"}],
 )
 def test_turns_end_near_the_certified_optimum_of_a_disturbance(options):
     loop = tank_loop(**options)

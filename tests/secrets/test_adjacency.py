@@ -72,13 +72,9 @@ def test_sensitivity_of_a_mimo_plant_equals_60_digits_or_is_refused(radius, hori
         assert "contracts too fast" in str(refusal)
         assert min(np.abs(np.linalg.eigvals(plant.A))) ** -horizon > 1e300
         return
-    truth = oracles.output_sensitivity(
-        plant.A, plant.C, radii, range(0, horizon, max(1, horizon // 4)), horizon
-    )
-    last = oracles.output_sensitivity(plant.A, plant.C, radii, [horizon - 1], horizon)
-    truth = float(max(truth, last))
-    assert found >= truth * (1 - 1e-15)
     times = sorted({*range(0, horizon, max(1, horizon // 4)), horizon - 1})
+    truth = float(oracles.output_sensitivity(plant.A, plant.C, radii, times, horizon))
+    assert found >= truth * (1 - 1e-15)
     part = pc.output_query(plant, horizon).sensitivity(
         pc.StateAdjacency(radii, times=times)
     )

@@ -31,20 +31,19 @@ SYSTEMS.append(
 )  # badly scaled
 
 
-def response(sys, frequency):
-    z = np.exp(1j * frequency)
-    return np.linalg.norm(
-        sys.C @ np.linalg.solve(z * np.eye(sys.nstates) - sys.A, sys.B) + sys.D, 2
-    )
+def response(sys, frequencies):
+    z = np.exp(1j * np.asarray(frequencies))[..., None, None]
+    entered = np.linalg.solve(z * np.eye(sys.nstates) - sys.A, sys.B + 0j * z)
+    return np.linalg.svd(sys.C @ entered + sys.D, compute_uv=False)[..., 0]
 
 
 def sampled_peak(sys):
     """The largest sampled singular value, refined around its best sample."""
     grid = np.linspace(0, np.pi, 4000)
-    best = grid[np.argmax([response(sys, w) for w in grid])]
+    best = grid[np.argmax(response(sys, grid))]
     for width in (1e-2, 1e-4, 1e-6):
         local = best + width * np.linspace(-1, 1, 201) * max(best, 1e-3)
-        best = local[np.argmax([response(sys, w) for w in local])]
+        best = local[np.argmax(response(sys, local))]
     return response(sys, best)
 
 
