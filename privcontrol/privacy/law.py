@@ -97,7 +97,7 @@ class Law(ABC):
             shares = np.maximum(shares, 1.0)
 
         def chance(sizes: NDArray) -> NDArray:
-            return scipy.special.chdtrc(count, sizes[:, None] ** 2 / shares) @ masses
+            return _beyond(sizes[:, None] ** 2 / shares, count) @ masses
 
         return _least_sizes(chance, tails)
 
@@ -260,6 +260,18 @@ class BlockLaw(Law):
             for size in set(self.sizes)
         ]
         return np.max(found, axis=0), 1.0
+
+
+def _beyond(squares: NDArray, count: int) -> NDArray:
+    """Return P(|g|^2 > each of the ``squares``) of ``count`` standard normal numbers.
+
+    Of one and two in closed form, which takes a tenth of the time.
+    """
+    if count == 1:
+        return scipy.special.erfc(np.sqrt(squares / 2))
+    if count == 2:
+        return np.exp(-squares / 2)
+    return scipy.special.chdtrc(count, squares)
 
 
 def _least_sizes(chance: Callable[[NDArray], NDArray], tails: NDArray) -> NDArray:
