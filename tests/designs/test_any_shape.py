@@ -19,7 +19,7 @@ from privcontrol.noise._patterns import bound_of, largest_pattern, relaxation
 from privcontrol.noise.parts import Correlated, Filtered
 from privcontrol.noise.shift import certified_shift
 from privcontrol.numerics.ellipsoid import rough_shape
-from privcontrol.secrets.disturbance import causal_map
+from privcontrol.secrets.disturbed import causal_map
 from privcontrol.secrets.secret import secret_inputs
 from privcontrol.systems.linear import LinearSystem, Plant, frequency_response
 
