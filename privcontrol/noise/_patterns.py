@@ -8,6 +8,7 @@ most pi / 2 above the largest value).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
@@ -51,10 +52,13 @@ def largest_pattern(
     return min(bound, whole) + rounding + size**2 * error, signs
 
 
+@lru_cache(maxsize=_MOST_LISTED + 1)
 def _patterns(count: int) -> NDArray:
-    """Return all patterns of so many signs as rows (2^count, count)."""
+    """Return all patterns of so many signs as rows (2^count, count), not to be changed."""
     numbers = np.arange(1 << count)[:, None]
-    return 1.0 - 2.0 * (numbers >> np.arange(count) & 1)
+    found = 1.0 - 2.0 * (numbers >> np.arange(count) & 1)
+    found.flags.writeable = False
+    return found
 
 
 def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
