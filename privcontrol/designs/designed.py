@@ -10,7 +10,7 @@ import control as ct
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.thresholds import ALIKE
-from ..secrets.disturbance import disturbances, is_plain
+from ..secrets.disturbance import come_once, disturbances
 from ..systems.linear import Plant
 from .long_design import least_cost_of_white
 from .output_noise import OutputNoise
@@ -80,7 +80,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     most = found.cost * (1 - ALIKE)
     if is_own or was_tried or most <= found.lower_bound:
         return None
-    lasts = request.horizon.ends and is_plain(request.adjacency)
+    lasts = request.horizon.ends and come_once(request.adjacency)
     if lasts and not problem.varies:
         if least_cost_of_white(problem) >= most:
             return None

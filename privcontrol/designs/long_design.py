@@ -17,9 +17,14 @@ from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUNDED
-from ..secrets.disturbance import come_once, disturbances, is_plain
+from ..secrets.disturbance import (
+    DisturbanceAdjacency,
+    come_once,
+    disturbances,
+    is_plain,
+)
 from ..secrets.disturbed import causal_map
-from ..secrets.secret import SecretInputs, as_secret
+from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem, response_from_rest
 from .endless_design import stationary_design
 from .problem import (
@@ -79,17 +84,26 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
 
 
 def least_cost_of_white(problem: DesignProblem) -> float:
-    """No independent noise of one size that hides plain changes costs less over a horizon.
+    """No independent noise of one size that hides changes that come once costs less.
 
-    It hides those at the first sample, in units of their norms.
+    It hides those of one level that begin at the first sample of the run, in units of
+    their norms; changes of any shape are among them.
     """
     horizon = problem.horizon
     norms = []
-    for part in problem.request.adjacency.parts:
-        inputs = as_secret(part).starting(problem.plant, horizon)
+    for part in disturbances(problem.request.adjacency):
+        inputs = _simplest(part).starting(problem.plant, horizon)
         norms.append(inputs.largest_norm(horizon))
     size = max(norms) / problem.allowed * (1 - ROUNDED)
     return white_cost(problem, np.full(problem.query.size, size))
+
+
+def _simplest(changes: DisturbanceAdjacency) -> DisturbanceAdjacency:
+    """Return those of some changes that one signal makes, at one level, for a short time."""
+    if changes.profiles is not None or changes.is_moving:
+        return changes
+    duration = min(changes.duration, MOST_LENGTHS)
+    return replace(changes, shape="level", together=False, duration=duration)
 
 
 def root_from_rest(problem: DesignProblem) -> NDArray | None:

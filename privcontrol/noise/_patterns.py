@@ -15,6 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import SHARP
 
 #: Signs up to which all patterns are gone through.
 MOST_EXACT = 24
@@ -147,12 +148,13 @@ class PatternSearch:
         self.largest = self.attained = 0.0
         self.signs: NDArray | None = None
         self._known: list[tuple[NDArray, NDArray]] = []
+        self._last: tuple[NDArray, float] | None = None
 
     def add(self, gram: NDArray, error: float) -> None:
         """Look at a matrix (k, k) with entries as wrong as ``error``."""
         size = len(gram)
         slack = 8 * size * EPS * float(np.abs(gram).sum()) + size**2 * error
-        if self._is_bounded(gram, slack):
+        if self._is_bounded(gram, slack) or self._is_near(gram, slack):
             return
         if _MOST_QUICK < size <= MOST_RELAXED:
             start = None
@@ -162,6 +164,7 @@ class PatternSearch:
             if self._is_bounded(gram, slack):
                 return
         found, signs = largest_pattern(gram, error)
+        self._last = gram, found
         if found > self.largest:
             self.largest, self.signs = found, signs
             self.attained = max(self.attained, float(signs @ gram @ signs) - slack)
@@ -173,6 +176,22 @@ class PatternSearch:
         if not self._known or len(self._known[-1][0]) != len(gram):
             return False
         return bound_of(gram, self._known[-1][0]) + slack <= self.largest
+
+    def _is_near(self, gram: NDArray, slack: float) -> bool:
+        """Return whether it shows no more than the last matrix that was searched.
+
+        With R <= R' + e I no value of R (k, k) is above the largest one of R' by more than
+        k e. The largest value grows by it, which is worth no search of its own.
+        """
+        if self._last is None or len(self._last[0]) != len(gram):
+            return False
+        searched, found = self._last
+        size = len(gram)
+        rise = bound_of(gram - searched, np.zeros(size))
+        if rise + slack > SHARP * found:
+            return False
+        self.largest = max(self.largest, found + rise + slack)
+        return True
 
 
 def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
