@@ -18,6 +18,7 @@ from ..loop.data import LoopData
 from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, LoopCost
 from ..loop.optimum import CAP, optimal_loop
+from ..noise.process import promising
 from ..numerics.thresholds import ON_CIRCLE
 from ..privacy.budget import PrivacyBudget
 from ..systems.linear import Plant, spectral_radius
@@ -103,6 +104,16 @@ def with_budget(loop: LoopData, design: str, budget: PrivacyBudget) -> LoopData:
     """The loop with noise of the same design for another budget."""
     request = replace(loop.private_noise.request, budget=budget)
     return _with_request(loop, design, request)
+
+
+def louder(loop: LoopData, factor: float) -> LoopData:
+    """The loop with its noise times a factor, and the filter for that, to be priced.
+
+    Nobody publishes by it: its promise is still that of the noise as it was.
+    """
+    noise = loop.private_noise
+    parts = tuple(part.scaled(factor) for part in noise.parts)
+    return loop.with_noise(promising(noise, parts=parts))
 
 
 def of_shape(loop: LoopData, budget: PrivacyBudget) -> LoopData:

@@ -45,6 +45,7 @@ from .candidates import (
     evaluated,
     is_shaped,
     let_fall,
+    louder,
     of_shape,
     unmeasured,
     with_budget,
@@ -284,9 +285,9 @@ class Tradeoff:
         The noise of every loop of the trade-off is scaled up until that is used up.
         Costs and mean square errors grow with the square of the noise, so the budget is
         exact for that loop. A loop that uses no measurement costs the same with any
-        noise, and counts at its own epsilon. Loops with a prior get the best filter for
-        the larger noise: they cost no more, but the error of a single state may come
-        out above its limit by a little (0.01 % in random loops).
+        noise, and counts at its own epsilon. Loops that know their noise get the best
+        filter for the larger noise: they cost no more, and their errors are counted
+        with that filter.
 
         Parameters
         ----------
@@ -319,10 +320,10 @@ class Tradeoff:
         losses = []
         for name in designs:
             for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
-                room = self._room(loop.data, limits)
-                if room > 0:
+                size = self._largest(loop.data, limits)
+                if size > 0:
                     losses.append(
-                        (self._scaled(name, float(epsilon), room, loop), name)
+                        (self._scaled(name, float(epsilon), size, loop), name)
                     )
         if losses:
             loss, name = min(losses)
@@ -360,8 +361,41 @@ class Tradeoff:
             squares[states.index(one_of(state, "rms", states))] = limit**2
         return cost, squares
 
+    def _largest(self, loop: LoopData, limits: tuple[float, NDArray]) -> float:
+        """Return the factor that a loop's noise may grow by, 0 where none was found.
+
+        A filter that knows the noise is another one for larger noise. It is better for
+        the cost, and may be worse for a single state.
+        """
+        size = self._room(loop, limits)
+        has_errors = np.isfinite(limits[1]).any()
+        if size in (0, math.inf) or not has_errors or not loop.knows_noise:
+            return size
+
+        def keeps(factor: float) -> bool:
+            return self._room(louder(loop, factor), limits) >= 1 - ROUNDED
+
+        if keeps(size):
+            return size
+        low = min(size, 1.0)
+        while not keeps(low):
+            low /= 2
+            if low < ROUNDED * size:
+                return 0.0
+        high = size
+        while high > low * (1 + ROUNDED):
+            between = math.sqrt(low * high)
+            if keeps(between):
+                low = between
+            else:
+                high = between
+        return low
+
     def _room(self, loop: LoopData, limits: tuple[float, NDArray]) -> float:
-        """Return the factor that a loop's noise may grow by, 0 where no size is allowed."""
+        """Return the factor that the noise may grow by with the filter as it is.
+
+        It is 0 where no size is allowed.
+        """
         allowed, squares = limits
         cost = self.expected.cost(loop)
         quiet, noisy = self.expected.errors(loop)

@@ -127,6 +127,61 @@ def test_errors_in_steady_state_buy_a_budget_too():
     assert budget.epsilon <= 1.0 + 1e-9
 
 
+def knowing(design, epsilons):
+    """Loops with a prior, whose best filter for more noise favours another state."""
+    plant = ct.ss(
+        [[0.29, -0.27, -0.88], [-0.45, -0.97, 0.06], [1.32, -0.48, -0.61]],
+        [[0.4], [-0.9], [0.7]],
+        [[-0.5, -1.9, -1.3], [-1.8, -0.2, -1.3]],
+        0,
+        1.0,
+        states=["a", "b", "c"],
+    )
+    return pc.tradeoff(
+        plant,
+        1,
+        0.04,
+        1e-3,
+        0.06,
+        horizon=2,
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        epsilons=epsilons,
+        delta=1e-2,
+        designs=(design,),
+        P0=[56.0, 8.0, 3.5],
+    )
+
+
+def check_within(result, design, state, factor):
+    """Within so many times the least error here, its loop is one for the budget."""
+    limits = {state: factor * result.rms(design, state).min()}
+    budget = result.budget_at(rms=limits)
+    loop = result.loop(design, budget, rms=limits)
+    assert loop.guarantee.satisfies(budget)
+    errors = loop.mean_square_error(initial_state="design", **DRAWN).max(axis=1)
+    place = loop.plant.state_labels.index(state)
+    assert np.sqrt(errors[place]) <= limits[state] * (1 + 1e-8)
+    return budget
+
+
+@pytest.mark.parametrize("design", ["trace", "iid"])
+@pytest.mark.parametrize("factor", [1.02, 1.3])
+def test_errors_are_counted_with_the_filter_for_the_larger_noise(design, factor):
+    """With the filter as it was, budgets were given at which one was 8 % too large."""
+    result = knowing(design, [0.3, 3.0])
+    for state in "abc":
+        check_within(result, design, state, factor)
+
+
+def test_errors_are_counted_with_the_filter_for_smaller_noise_too():
+    result = knowing("trace", [0.3])
+    for state in "bc":
+        assert check_within(result, "trace", state, 0.97).epsilon > 0.3
+    least = result.rms("trace", "b")[0]
+    with pytest.raises(ValueError, match="no loop of trace stays within"):
+        result.budget_at(rms={"b": 0.9 * least})  # 0.79 of the noise, another filter
+
+
 class Spoiled(ThreadPoolExecutor):
     """Workers whose loops for more than epsilon = 3 come from a descent that fails."""
 
