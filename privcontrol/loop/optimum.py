@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -53,7 +53,7 @@ from ..privacy.least_variance import least_law_variance
 from ..privacy.radial_design import ball_rate_of
 from ..secrets.hiding import coordinates_in
 from ..secrets.secret import all_responses, secret_inputs
-from ..systems.linear import frequency_response, root
+from ..systems.linear import LinearSystem, frequency_response, root
 from .controller import ObserverFeedback
 from .data import LoopData, regulation
 from .dynamics import LoopDynamics
@@ -97,8 +97,10 @@ _ROUNDED = 1e-7
 _INSIDE = 0.5
 #: Part of the cost below which a turn is the last one.
 _SMALL_TURN = 1e-7
-#: Frequencies at which the bound without a horizon is evaluated.
+#: Frequencies at which the bound without a horizon is evaluated, and those next to the
+#: peak of a pole, in widths of it.
 _FREQUENCIES = 4096
+_AROUND_PEAK = np.append(np.linspace(0, 4, 65), np.geomspace(4, 1000, 64)[1:])
 
 
 @dataclass(frozen=True)
@@ -916,6 +918,23 @@ def _price(slope: NDArray, moves: NDArray) -> float:
     return float(prices.sum()) + max(0.0, float(share)) * moves.shape[1]
 
 
+def _angles(systems: Sequence[LinearSystem]) -> NDArray:
+    """Return frequencies in [0, pi], close together where a system has a peak.
+
+    A peak is as wide as its pole is away from the unit circle, which may be less than the
+    distance of even frequencies.
+    """
+    found = [np.linspace(0, np.pi, _FREQUENCIES)]
+    for system in systems:
+        poles = np.linalg.eigvals(system.A)
+        widths = np.abs(1 - np.abs(poles))
+        steps = np.outer(widths, _AROUND_PEAK).ravel()
+        centres = np.repeat(np.abs(np.angle(poles)), len(_AROUND_PEAK))
+        found += [centres - steps, centres + steps]
+    angles = np.unique(np.concatenate(found))
+    return angles[(angles >= 0) & (angles <= np.pi)]
+
+
 def _endless_excess(loop: LoopData) -> float:
     """Bound a sample's cost above the optimum, nan for several outputs."""
     noise = loop.private_noise
@@ -925,12 +944,13 @@ def _endless_excess(loop: LoopData) -> float:
         return math.nan
     if secret.several or secret.windows:
         return math.nan
-    angles = np.linspace(0, np.pi, _FREQUENCIES)
-    points = np.exp(1j * angles)
     weight = loop.dynamics.steady(loop.cost_rows.each, {"noise": np.eye(1)})
+    model = finite_model(noise.process.total)
+    angles = _angles([model, weight, secret.system])
+    points = np.exp(1j * angles)
     spectrum, priced = (
         np.sum(np.abs(frequency_response(system, points)) ** 2, axis=(1, 2))
-        for system in (finite_model(noise.process.total), weight)
+        for system in (model, weight)
     )
     response = frequency_response(secret.system, points)[:, 0]
     columns = []

@@ -9,6 +9,7 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
+from privcontrol.loop import optimum
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ROOM = ct.ss(
@@ -291,3 +292,33 @@ def test_margins_hold_from_an_uncertain_start_on(noise, P0):
     if P0 is not None:
         settled = margins[-1]
         assert (errors > settled).any(axis=1).mean() > 0.2
+
+
+@pytest.mark.slow
+def test_the_bound_sees_a_peak_between_even_frequencies(monkeypatch):
+    """It is 1e-4 wide, and even frequencies 8e-4 apart; the bound was 0.04 % too high."""
+    angle = 1000.5 * np.pi / 4095
+    cos, sin = np.cos(angle), np.sin(angle)
+    plant = ct.ss(
+        (1 - 1e-4) * np.array([[cos, -sin], [sin, cos]]),
+        [[1.0, 0.3], [0.0, 1.0]],
+        [[1.0, 0.0]],
+        0,
+        1,
+        inputs=["u", "w"],
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.DisturbanceAdjacency({"w": 1.0}),
+        models="exact",
+        max_std=np.inf,
+    )
+    options = {"noise": noise, "controls": ["u"]}
+    loop = pc.private_lqg(plant, 1.0, 100.0, 1e-6, 1.0, **options)
+    bound = loop.optimality.lower_bound
+    monkeypatch.setattr(optimum, "_FREQUENCIES", 2**16)
+    monkeypatch.setattr(optimum, "_AROUND_PEAK", np.empty(0))
+    finer = optimum.optimality(loop.data).lower_bound
+    assert finer * (1 - 1e-5) < bound < finer * (1 + 1e-9)
