@@ -222,7 +222,7 @@ def test_optimal_epsilon_of_section_6_2():
         )
 
 
-@pytest.mark.parametrize("figure", few([2, 6, 3, 5, 7], of=2))
+@pytest.mark.parametrize("figure", few([2, 6, 3, 5, 7], of=1))
 def test_scripts_print_their_numbers_and_draw_one_figure(
     setup, figure, tmp_path, monkeypatch, capsys
 ):

@@ -67,7 +67,7 @@ def test_without_epsilon_it_is_a_uniform_law():
     assert least_variance(0.0, 1e-2) == pytest.approx((100**2 - 1) / 12, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", few(range(8), of=3))
+@pytest.mark.parametrize("seed", few(range(8), of=1))
 def test_no_law_at_random_is_below_the_bound(seed):
     """Masses on a lattice with any offset, and the delta that they have."""
     rng = np.random.default_rng(seed)

@@ -106,7 +106,7 @@ def test_covariances_are_those_of_the_dense_map(noise):
         assert noise.covariance(t - s)[0, 0] == pytest.approx(covariance[t, s])
 
 
-@pytest.mark.parametrize("seed", few(range(6), of=2))
+@pytest.mark.parametrize("seed", few(range(6), of=1))
 def test_noise_begun_anew_hides_an_old_change_too(seed):
     """A change at sample -k has moved the plant's state when fresh noise begins.
 

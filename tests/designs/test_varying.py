@@ -195,7 +195,9 @@ def test_signals_of_bounded_energy_are_hidden_under_every_sequence(family):
     assert 0.95 * ALLOWED <= worst <= noise.guarantee.gdp <= ALLOWED
 
 
-@pytest.mark.parametrize("share, slack", [(0.02, 1.024), (0.1, 1.12), (0.2, 1.27)])
+@pytest.mark.parametrize(
+    "share, slack", few([(0.02, 1.024), (0.2, 1.27), (0.1, 1.12)], of=2)
+)
 @pytest.mark.parametrize("floor", [0.3, 3.0])
 def test_noise_that_enters_with_the_secret_follows_a_plant_that_varies(
     share, slack, floor

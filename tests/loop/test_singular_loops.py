@@ -7,6 +7,7 @@ import control as ct
 import flint
 import numpy as np
 import pytest
+from repeats import few
 from stress import singular_loops
 
 import privcontrol as pc
@@ -28,7 +29,7 @@ def total(loop):
 # -- costs and covariances -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", few(range(0, 40, 10), of=1))
 def test_random_loops_cost_what_a_filter_of_300_digits_costs(first):
     """More of them: tests/stress/singular_loops.py."""
     seen = 0
