@@ -346,6 +346,40 @@ def _kappa(epsilon: float, y: float) -> float:
     return scale * ratio_of(epsilon, y)
 
 
+def kappa_of_levels(levels: NDArray, y: float) -> NDArray:
+    """Return `kappa` (K,) at many levels >= 0 of one y > 0, within some ulp of it.
+
+    Array operations take a thirtieth of the time of so many numbers.
+    """
+    centre = levels / y
+    u, v = centre - y / 2, centre + y / 2
+    with np.errstate(over="ignore"):
+        scale = np.exp(-u * u / 2) / _SQRT_2PI * y
+    upper = _SQRT_HALF_PI * erfcx(v * _SQRT_HALF)
+    tail = (_SQRT_HALF_PI * erfcx(np.maximum(u, -1) * _SQRT_HALF) - upper) / y
+    beyond = _SQRT_HALF_PI * erfcx(np.maximum(-u, 1) * _SQRT_HALF) + upper
+    values = np.where(u < -1, 1 - scale * beyond / y, scale * tail)
+    if y < 1.6:
+        near = (levels < 1.5) & (u >= -1)
+        values[near] = scale[near] * _series_of_levels(levels[near], y)
+    return np.where(np.abs(u) > 40, u < 0, values)
+
+
+def _series_of_levels(levels: NDArray, y: float) -> NDArray:
+    """Return `_series` (K,) at many levels."""
+    h, half, centre = y / 2, levels / 2, levels / y
+    square = h * h
+    ratio = _SQRT_HALF_PI * erfcx(centre * _SQRT_HALF)
+    first = odd = 1 - centre * ratio
+    even = (h * ratio - half * odd) / 2
+    others = np.zeros(len(levels))
+    for k in range(3, 14 + int(10 * y), 2):
+        odd = (square * odd - half * even) / k
+        even = (square * even - half * odd) / (k + 1)
+        others += odd
+    return first + others
+
+
 def _kappa_inverse(epsilon: float, delta: float) -> float:
     """Solve kappa(epsilon, y) = delta by Halley's iteration, in three or four steps.
 

@@ -19,7 +19,7 @@ from scipy.special import log_ndtr
 
 from ..numerics.linalg import EPS, smallest
 from ..numerics.thresholds import LARGEST_SIZE, ROUNDED
-from .budget import kappa
+from .budget import kappa_of_levels
 
 #: Coordinates whose distribution is found as one, the largest first.
 _TOGETHER = 32
@@ -187,7 +187,7 @@ def _is_below_gaussian(levels: NDArray, deltas: NDArray, mu: float) -> bool:
     So is the Gaussian curve convex, with the slope -Phi(-epsilon / mu - mu / 2), and
     below its chord by at most a quarter of the interval times the change of slope.
     """
-    allowed = np.asarray(kappa(levels, mu))
+    allowed = kappa_of_levels(levels, mu)
     tails = -levels / mu - mu / 2
     starts = levels[:-1]
     steeper = np.exp(starts + log_ndtr(tails[:-1]))

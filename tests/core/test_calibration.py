@@ -20,6 +20,7 @@ from privcontrol.core import (
     kappa_inverse,
     laplace_scale,
 )
+from privcontrol.privacy.budget import kappa_of_levels
 
 EPSILONS = [0, 1e-6, 1e-4, 1e-2, 0.1, 1, 10, 50, 100, 500, 1e4]
 DELTAS = [1e-300, 1e-100, 1e-50, 1e-12, 1e-5, 1e-2, 0.1, 0.5]
@@ -322,3 +323,12 @@ def test_arguments_out_of_range_are_refused_with_advice(call, message):
 def test_a_size_beyond_the_floats_is_refused(size):
     with pytest.raises(UncertifiableError, match=r"1\.8e308"):
         size()
+
+
+def test_many_levels_have_the_numbers_of_each():
+    """By series, tail and complement, and where the density underflows."""
+    rng = np.random.default_rng(0)
+    for y in (1e-6, 0.01, 0.7, 1.59, 1.61, 4.0, 60.0):
+        levels = np.array([0.0, 1e-9, 1.4999, 1.5, *10 ** rng.uniform(-3, 3, 60)])
+        each = [kappa(level, y) for level in levels]
+        np.testing.assert_allclose(kappa_of_levels(levels, y), each, rtol=4e-16)
