@@ -32,7 +32,7 @@ def slopes_at(sys, states, inputs, step=1e-5):
 @pytest.fixture(scope="module")
 def tank_box():
     return pc.jacobian_polytope(
-        tank(), TANK_REGION, splits={"h1": 3, "h2": 3, "h3": 3, "h4": 3},
+        tank(), TANK_REGION, splits={"h1": 2, "h2": 2, "h3": 2, "h4": 2},
     )  # fmt: skip
 
 
