@@ -413,8 +413,10 @@ def eavesdropper(
     any horizon. With independent noise the information on x(0) accumulates.
 
     The estimate is the best of all for Gaussian noise and prior, and the best linear one
-    for Laplace noise. Process and measurement disturbances are taken to be zero. Where they
-    act, the error of any estimate is at least the one stated here.
+    for every other law: the median of readings with independent Laplace noise may err less
+    than their mean. Process and measurement disturbances are taken to be zero. Where they
+    act, the error of any estimate, for other laws of any linear one, is at least the one
+    stated here.
 
     Parameters
     ----------

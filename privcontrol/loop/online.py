@@ -29,7 +29,9 @@ class OnlineController:
     """The controller of a loop as it runs in the cloud, made by `PrivateLoop.online`.
 
     It holds what is public: the model, the design, and what was published. For the same
-    readings it answers as `PrivateLoop.simulate` does.
+    readings it answers as `PrivateLoop.simulate` does. It does not know the limits of a
+    saturation: in the filter form of a plant that passes inputs on at once, where an answer
+    depends on the input that acts at the same sample, it answers otherwise at a limit.
 
     Attributes
     ----------

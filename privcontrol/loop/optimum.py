@@ -119,16 +119,21 @@ class Optimality:
         the request's noise of least variance. It is at most the loop's own. Of Laplace
         noise and of independent blocks of radial noise it is ``universal_bound``.
     excess : float
-        The relative distance to any noise at all of the same law is at most this.
+        The relative distance to any noise at all of the same law is at most this. Of
+        radial noise in one block the others are in one block as well: independent
+        blocks of it (``codesign=True``) may cost less.
     universal_bound : float
         Least cost of additive noise of any law that keeps the budget, with any linear
         filter; NaN where it is not known, as for a ``gdp`` and without a horizon.
+    among : str
+        The noise whose least cost ``lower_bound`` and ``excess`` are about, in words.
     """
 
     cost: float
     lower_bound: float
     excess: float
     universal_bound: float = math.nan
+    among: str = "noise of this law"
 
     @classmethod
     def between(
@@ -168,7 +173,7 @@ class Optimality:
         return (self.cost - self.universal_bound) / self.cost
 
     def __str__(self) -> str:
-        law = f"within {100 * self.gap:.2g} % of the least cost of noise of this law"
+        law = f"within {100 * self.gap:.2g} % of the least cost of {self.among}"
         if math.isnan(self.universal_bound):
             return law
         return f"{law}, {100 * self.universal_gap:.2g} % of every law"
@@ -781,10 +786,13 @@ def optimality(loop: LoopData) -> Optimality:
     is_in_blocks = any(isinstance(part, Blocks) for part in noise.parts)
     if noise.family == "laplace" or is_in_blocks:  # nothing else is known
         return Optimality.between(cost, universal, universal, universal)
-    found = NoiseProgram.of(loop).solved(design.cap)
-    capped = least + max(found.capped, 0.0)
-    uncapped = least + max(found.uncapped, 0.0)
-    return Optimality.between(cost, capped, uncapped, universal)
+    solved = NoiseProgram.of(loop).solved(design.cap)
+    capped = least + max(solved.capped, 0.0)
+    uncapped = least + max(solved.uncapped, 0.0)
+    found = Optimality.between(cost, capped, uncapped, universal)
+    if noise.family in RADIAL_LAWS:
+        found = replace(found, among="radial noise of this law in one block")
+    return found
 
 
 def _shift_of_any_law(noise: OutputNoise) -> float | None:

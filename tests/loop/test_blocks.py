@@ -18,6 +18,8 @@ from twins import (
     SIN,
     TIGHT,
     TURNING,
+    TWINS,
+    WEIGHTS,
     designed,
     moved_entries,
     price_of_sum,
@@ -48,6 +50,18 @@ OF_STATES = {"Q": 1.0, "R": 1.0, "QN": 1e-3, "RN": 1e-2, "P0": 4.0}
 def turning(family="ball", budget=TIGHT):
     noise = designed("gaussian", TURNING, ANY_TIME, budget, horizon=SAMPLES)
     return private_loop(family, noise=noise, weights=OF_STATES, plant=TURNING)
+
+
+def test_the_bound_of_one_block_is_said_to_be_that():
+    """Two blocks of the same law cost less than the bound, which is of one."""
+    alone = pc.private_lqg(TWINS, noise=designed("ball"), **WEIGHTS)
+    assert not isinstance(alone.noise.parts[0], Blocks)
+    blocks = private_loop("ball", cap=1000.0)
+    found = alone.optimality
+    assert expected_total(blocks.data) < found.cost / (1 + found.excess)
+    assert "least cost of radial noise of this law in one block" in str(found)
+    assert found.universal_bound < expected_total(blocks.data)
+    assert "least cost of noise of this law" in str(blocks.optimality)
 
 
 def of_budget(budget):
