@@ -81,8 +81,9 @@ class Gateway(Publisher):
     ledger : PrivacyLedger, optional
         Is charged with ``guarantee`` before the first sample, and records how far the
         gateway has come, with a mark that its file holds too. So it refuses an older
-        copy of the file, and if several copies are in use, all but one. From then on
-        the file needs this ledger: see `resume`.
+        copy of the file, and if several copies are in use, all but one. A copy of both
+        agrees with itself, so keep the ledger elsewhere. From then on the file needs
+        this ledger: see `resume`.
     start : int, optional
         Sample of the run at which the noise begins, if the gateway continues a run that
         another one published with noise of its own. Such windows do not add: a

@@ -8,6 +8,7 @@ do not see each other are one.
 import copy
 import queue
 import random
+import shutil
 import sqlite3
 import threading
 from concurrent.futures import Future
@@ -350,3 +351,26 @@ def test_errors_at_every_step_lose_samples_and_no_more(kind, is_done, monkeypatc
                 kept_bits = entry.value >> (entry.count - shared)
                 assert kept_bits == value >> (count - shared)
     assert fails_at > 15
+
+
+def test_a_file_and_its_ledger_that_were_copied_together_need_an_index_from_elsewhere(
+    tmp_path,
+):
+    """Nothing in the copied folder tells it from the newest one."""
+    folder, backup = tmp_path / "newest", tmp_path / "backup"
+    folder.mkdir()
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    ledger = pc.PrivacyLedger(budget, path=folder / "ledger")
+    pc.Gateway(
+        noise("structured"), path=folder / "state", ledger=ledger, grid=1e-3
+    ).close()
+    shutil.copytree(folder, backup)
+    with pc.Gateway.resume(folder / "state", ledger=ledger) as gateway:
+        gateway.publish(0.0)
+        known = gateway.next_index
+    older = pc.PrivacyLedger.open(backup / "ledger")
+    with pytest.raises(pc.PrivacyError, match="another copy of it went on"):
+        pc.Gateway.resume(backup / "state", ledger=older, known=known)
+    with pytest.raises(pc.PrivacyError, match="another copy of it went on"):
+        pc.Gateway.resume(backup / "state", ledger=ledger)
+    pc.Gateway.resume(backup / "state", ledger=older).close()
