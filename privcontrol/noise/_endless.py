@@ -10,7 +10,7 @@ with what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +23,7 @@ from ..numerics.balls import (
     DECIDING_BITS,
     Ball,
     BallMatrix,
+    diagonal_balls,
     frobenius_norm,
     largest_eigenvalue,
     upper_float,
@@ -322,24 +323,47 @@ class WhitenedResponse:
         """Return the largest squared shift of some changes of one input."""
         counted = []
         for shape in moves.shapes:
-            energies = self._shape_energies(moves.column, shape)
+            energies = self._shape_energies(moves.column, shape, moves.rounded)
             counted += energies if moves.lasting else energies[-1:]
         return largest_of(counted) * Ball(float(moves.radius)) ** 2
 
-    def _shape_energies(self, column: int, shape: NDArray) -> list[Ball]:
+    def _shape_energies(
+        self, column: int, shape: NDArray, is_rounded: bool
+    ) -> list[Ball]:
         """Return the energy for every beginning of a shape, the whole one last."""
         _, entry, _, through = self.system.entered_by([column]).matrices
         state = BallMatrix(entry.nrows(), 1)
         during = Ball(0)
         energies = []
-        for value in shape:
-            size = Ball(float(value))
-            response = self.system.C * state + through * size
+        for value, following in zip(
+            shape, self._following(entry, shape, is_rounded), strict=True
+        ):
+            response = self.system.C * state + through * Ball(float(value))
             during += sum_of_squares(response)
-            state = self.system.A * state + entry * size
+            state = following
             later = state.transpose() * self.gramian * state
             energies.append(during + later[0, 0])
         return energies
+
+    def _following(
+        self, entry: BallMatrix, shape: NDArray, is_rounded: bool
+    ) -> Iterator[BallMatrix]:
+        """Yield the state after each value of a shape.
+
+        An entry that is rounded is as wide at any number of bits, and wider with each step
+        by A. So it is met once, by the sum of powers that the values add up to.
+        """
+        order = entry.nrows()
+        if not is_rounded:
+            state = BallMatrix(order, 1)
+            for value in shape:
+                state = self.system.A * state + entry * Ball(float(value))
+                yield state
+            return
+        sums = BallMatrix(order, order)
+        for value in shape:
+            sums = self.system.A * sums + diagonal_balls([Ball(float(value))] * order)
+            yield sums * entry
 
     def _ball_square(self, columns: Sequence[int]) -> Ball:
         """Return the largest squared shift of an impulse of norm one at some inputs."""

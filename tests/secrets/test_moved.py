@@ -6,6 +6,7 @@ runs in double precision, and redistributions drawn at random.
 
 import json
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -591,3 +592,19 @@ def test_simple_poles_at_one_are_taken_out_of_up_to_64_states():
         )
         order = difference_without_one(system).order
         assert (order == difference_of(system).order - 1) == is_taken
+
+
+def test_a_long_level_of_an_unknown_signal_is_certified_as_verify_finds_it(tmp_path):
+    """Differences of columns are rounded, which 24 steps of a plant must not multiply."""
+    plant = cases.random_plant(0, states=4, inputs=3, outputs=1, radius=0.95)
+    secret = pc.DisturbanceAdjacency(0.1, which=True, duration=24, shape="level")
+    noise = pc.design_output_noise(
+        plant,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=secret,
+        max_std=np.inf,
+    )
+    assert noise.design.gap <= 0.01
+    noise.save(tmp_path / "noise.json")
+    assert verify.main([str(tmp_path / "noise.json")]) == 0
