@@ -38,7 +38,14 @@ from ..numerics.errors import (
     answer,
 )
 from ..numerics.linalg import EPS, column_norms, float_above
-from ..numerics.thresholds import CERTAIN, LARGEST_EXCESS, MOST_ROUNDS, SHARP, UNSEEN
+from ..numerics.thresholds import (
+    CERTAIN,
+    LARGEST_EXCESS,
+    MOST_ROUNDS,
+    NEAREST,
+    SHARP,
+    UNSEEN,
+)
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss, composed
 from ..privacy.release import (
@@ -59,9 +66,6 @@ from .query import LinearQuery, checked_query
 #: is left to it adds to a shift linearly in the 1-norm and by its square in the 2-norm.
 _PADDING = {1: 2.0**-20, 2: 2.0**-26}
 
-#: Relative size of the last correction of a solution in balls. Each gains the digits that
-#: doubles leave.
-_LAST_CORRECTION = 1e-30
 
 #: What every release of this package's mechanisms takes for granted.
 FRESH = "every release draws new noise"
@@ -376,7 +380,7 @@ class Mechanism:
                 left = midpoints(balls - factor * solution)
                 correction = whiten(noise, left)
                 solution = solution + ball_matrix(correction)
-                if np.abs(correction).max() <= _LAST_CORRECTION * np.abs(shifts).max():
+                if np.abs(correction).max() <= NEAREST * np.abs(shifts).max():
                     break
             shifts, errors = enclosure(solution)
             rest, bounds = enclosure(balls - factor * solution)

@@ -37,6 +37,7 @@ from ..numerics.thresholds import (
     LARGEST_EXCESS,
     LARGEST_SIZE,
     MOST_ROUNDS,
+    NEAREST,
     SHARP,
     THINNEST,
 )
@@ -46,14 +47,9 @@ from ..secrets.state_moves import StateMoves
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 
-#: Share of the budget that may be left unused to spare a second evaluation.
-_WASTE = 4e-10
-
 #: Beyond this coordinate the basis is so badly chosen that weights carry no digits.
 _LARGEST_COORDINATE = 1e3
 
-#: Relative width at which a factor is checked.
-_SHARP = 1e-20
 
 #: Speed: rows of which LAPACK takes one at a time. Otherwise it asks for memory of 32
 #: columns.
@@ -261,7 +257,7 @@ class _Problem:
             return None
         with working_bits(self.moves.bits), suppress(ZeroDivisionError):
             solved = Pairs.of_balls(matrix.inv()) @ self.pairs
-            if solved.error.max() <= _SHARP * np.abs(solved.high).max():
+            if solved.error.max() <= NEAREST * np.abs(solved.high).max():
                 return solved
         return None
 
@@ -274,7 +270,7 @@ class _Problem:
                 except ZeroDivisionError:
                     continue
             widest = max(entry.rad() for entry in solved.entries())
-            is_sharp = widest <= _SHARP * np.abs(midpoints(solved)).max()
+            is_sharp = widest <= NEAREST * np.abs(midpoints(solved)).max()
             if bits == self.moves.bits or is_sharp:
                 return solved
         return None
@@ -289,7 +285,7 @@ class _Problem:
         """
         for step in range(MOST_ROUNDS):
             ratio = self.moves.worst_shift(shifts, norm) / allowed
-            is_wasteful = step == 0 and ratio < 1 - _WASTE
+            is_wasteful = step == 0 and ratio < 1 - SHARP
             if ratio <= 1 and not is_wasteful:
                 return factor
             margin = EPS * len(factor) * 4.0 ** min(step + 1, 20)

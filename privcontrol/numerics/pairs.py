@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .balls import BallMatrix, ball_matrix, enclosure, midpoints
 from .linalg import EPS, round_up
-from .thresholds import CACHED, LARGEST_SIZE, SMALLEST
+from .thresholds import CACHED, LARGEST_SIZE, NEAREST, SMALLEST
 
 #: Relative error of what is rounded twice.
 _TWICE_ROUNDED = (EPS / 2) ** 2
@@ -31,8 +31,6 @@ _TWICE_ROUNDED = (EPS / 2) ** 2
 _LEAST_ERROR = math.sqrt(SMALLEST)
 #: Above the roundings of bounds.
 _ABOVE = 1 + math.sqrt(EPS)
-#: Relative error at which a pair tells the nearest double.
-_SHARP = 2.0**-60
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Pairs:
     @property
     def is_sharp(self) -> bool:
         """Return whether each pair tells its nearest double, and zeros are exact."""
-        return bool((self.error <= _SHARP * np.abs(self.high)).all())
+        return bool((self.error <= NEAREST * np.abs(self.high)).all())
 
     def columns(self, chosen: NDArray | slice) -> Pairs:
         """Return some columns."""

@@ -11,6 +11,9 @@ FINE = 1e-12
 #: Relative size of what is left out of a sum: some hundreds of times the rounding of its
 #: largest term.
 NEGLIGIBLE = 1e-13
+#: Relative error of a solution from which on the double nearest to it is known, and sums
+#: of many such solutions as well.
+NEAREST = 2.0**-60
 #: Relative error of a response, shift or excess that is worth no more work. It is paid for
 #: in noise, which grows by as little.
 SHARP = 1e-10
@@ -46,6 +49,15 @@ LARGEST_SIZE = 1e100
 MOST_ROUNDS = 60
 #: Doublings of a time after which a sum over all times has ended, and any run as well.
 DOUBLINGS = 64
+#: Steps that a system or a filter is given to settle.
+SETTLING = 20_000
+#: Dimensions of a run from which on a shorter way is looked for. Below, dense matrices take
+#: a fraction of a second.
+MANY_DIMENSIONS = 128
+#: States up to which systems are multiplied in balls or rationals, in about a second.
+MOST_STATES_IN_BALLS = 64
+#: Signs of which all patterns are listed, 4,096.
+MOST_SIGNS = 12
 #: Speed: numbers that are held at once, 16 MB.
 BLOCK = 1 << 21
 #: Speed: numbers of a pass that stays in a cache, 128 KB.

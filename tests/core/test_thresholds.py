@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import control as ct
 import numpy as np
 import pytest
 from flint import fmpq
@@ -14,9 +15,13 @@ from privcontrol.core import (
 )
 from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
+from privcontrol.designs.correlated import _tolerance
 from privcontrol.designs.coupled_units import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
+from privcontrol.loop.controller import settled
+from privcontrol.noise._patterns import largest_signs
 from privcontrol.noise.iosystem import plot_samples
+from privcontrol.numerics.pairs import Pairs
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
 from privcontrol.systems.linear import LinearSystem
 
@@ -97,3 +102,37 @@ def test_a_figure_of_noise_has_at_most_a_million_points():
     noise = SimpleNamespace(horizon=1000)
     with pytest.raises(ValueError, match="at most 1000 lines of 1000 points"):
         plot_samples(noise, "", 1001, None, None, None, None)
+
+
+@pytest.mark.parametrize("error, is_sharp", [(2.0**-61, True), (2.0**-58, False)])
+def test_a_pair_tells_the_nearest_double_from_60_bits_on(error, is_sharp):
+    pair = Pairs(np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), error))
+    assert pair.is_sharp == is_sharp
+
+
+def test_a_system_is_given_20_000_steps_to_settle():
+    asked = []
+
+    def update(t, x, u, params):
+        asked.append(t)
+        return [x[0] + 1, u[0]]
+
+    ctrl = ct.nlsys(
+        update, lambda t, x, u, params: [x[1]], inputs=1, outputs=1, states=2, dt=1
+    )
+    settled(ctrl)
+    assert 20_000 <= len(asked) < 20_100
+
+
+@pytest.mark.parametrize("size, gap", [(100, 1e-7), (200, 0.009)])
+def test_a_search_in_128_dimensions_and_more_ends_at_the_gap_of_the_request(size, gap):
+    request = SimpleNamespace(gap=0.01)
+    problem = SimpleNamespace(request=request, plants=[None], floor=np.zeros(1))
+    responses = SimpleNamespace(points=np.zeros((size, 3)))
+    assert _tolerance(problem, responses) == pytest.approx(gap)
+
+
+@pytest.mark.parametrize("signs, looked_at", [(12, 2048), (13, 9)])
+def test_patterns_of_up_to_12_signs_are_listed(signs, looked_at):
+    values, _ = largest_signs(np.eye(signs), np.ones((1, signs)))
+    assert len(values) == looked_at
