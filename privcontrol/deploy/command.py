@@ -44,6 +44,7 @@ from urllib.parse import urlsplit
 
 from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import instance_of, positive_integer, real_array, sequence_of
+from ..numerics.progress import BETWEEN_LOOKS
 from ..privacy.release import step_size
 from .publisher import Publisher, digest_of_file, taken_up
 
@@ -90,8 +91,6 @@ _PAUSE = 1.0
 _MOST_ENDED = 4
 #: Seconds after which a silent connection is tested.
 _KEEPALIVE = 10
-#: Speed: seconds after which a source that waits lets its relay look at signals.
-_TICK = 0.2
 #: Why a broker refuses to serve for now.
 _PASSING = (
     "Server unavailable",
@@ -476,7 +475,7 @@ class Topic:
             if self._messages.empty():
                 yield None
             try:
-                message = self._messages.get(timeout=_TICK)
+                message = self._messages.get(timeout=BETWEEN_LOOKS)
             except queue.Empty:
                 self._keep_connected()
                 if time.monotonic() - silent > _PATIENCE:
@@ -838,7 +837,7 @@ def _is_ready(number: int) -> bool:
     """Return whether a file has something to read, or its end, within a tick."""
     if sys.platform == "win32":  # where only sockets can be waited for
         return True
-    return bool(select.select([number], [], [], _TICK)[0])
+    return bool(select.select([number], [], [], BETWEEN_LOOKS)[0])
 
 
 def _rows(place: str, names: set[str], stack: ExitStack) -> Iterator[Reading]:

@@ -85,8 +85,6 @@ _NEVER_SILENT = 1e-4
 #: Gaps beyond the one asked for at which the first realisation of noise for long changes
 #: of any shape will do.
 _NEAR_ENOUGH = 2
-#: Speed: problems whose shapings are kept.
-_KEPT = 8
 #: How many times more white noise a further attempt adds than the one before.
 _COARSER = 10.0
 
@@ -415,13 +413,13 @@ def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
     return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
 def _spectrum_for(problem: _Problem) -> BestSpectrum:
     """The best spectrum, that of every budget, so a sweep over budgets finds it again."""
     return problem.optimum()
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
 def _shapings_for(problem: _Problem, added: float) -> list[tuple[float, LinearSystem]]:
     """Shapings for a shift of one and their estimated costs, the cheapest one first.
 

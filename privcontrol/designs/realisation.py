@@ -29,8 +29,6 @@ FLOOR = 0.1
 _LARGEST_HANKEL = 1200
 #: Size of a Hankel matrix up to which all of its singular values are computed.
 _DENSE = 500
-#: Seed of the first vector of the search for the leading ones.
-_START = 0
 
 #: Why none of the orders that were tried will do.
 NOT_STABLE = (
@@ -227,7 +225,7 @@ def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
     else:
         # the same for every design, and generic: copies of one system are symmetric, and
         # a symmetric start would never leave what they have in common
-        start = np.random.default_rng(_START).normal(size=size)
+        start = np.random.default_rng(0).normal(size=size)
         left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
     largest = np.argsort(-values)[:count]
     return left[:, largest], values[largest], right[largest]

@@ -47,9 +47,9 @@ from .parts import (
 from .process import SummedNoise
 from .within import MOST_DRAWS, Room
 
-#: Samples over which the rounding of states is negligible, and what that means for y.
-_LONGEST_RUN = 1e18
-_NEGLIGIBLE = 1e-15
+#: Rounding of a state, relative to the noise that hides it, which is negligible: after 1e18
+#: samples the roundings together are below 1e-15.
+_UNSEEN_ROUNDING = 1e-24
 
 
 class ExactNoise(DrawnNoise):
@@ -219,8 +219,8 @@ def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
     if isinstance(shaping, Autoregression) and part.response is None:
         # an error is seen at most p times, by |a|_1 / s
         seen = 1 + float(np.abs(shaping.coefficients).sum())
-        error = 2 * order * float(exact.grid) * math.sqrt(_LONGEST_RUN)
-        if error * seen / shaping.std < _NEGLIGIBLE:
+        error = 2 * order * float(exact.grid)
+        if error * seen / shaping.std < _UNSEEN_ROUNDING:
             return
     elif part.response is None:
         left.append((shaping.inverse().A, np.linalg.solve(shaping.D, shaping.C)))
@@ -229,11 +229,11 @@ def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
             "noise: the rounding of its state would be seen, because its outputs "
             "outnumber the secret signals; add a white floor (floor=...)"
         )
-    error = 2 * math.sqrt(order) * float(exact.grid) * math.sqrt(_LONGEST_RUN)
+    error = 2 * math.sqrt(order) * float(exact.grid)
     for A, C in left:
         still = np.zeros((len(C), order))
         gain = largest_gain(LinearSystem(A, np.eye(order), C, still))
-        if gain * error < _NEGLIGIBLE:
+        if gain * error < _UNSEEN_ROUNDING:
             return
     raise PrivacyError(
         "noise: the rounding of its state is not negligible, because its inverse is "

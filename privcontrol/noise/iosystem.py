@@ -41,8 +41,6 @@ from .process import SummedNoise
 
 #: Points of lines that a figure shows.
 _MOST_POINTS = 1_000_000
-#: Frequencies of a plot.
-_PLOTTED = 400
 
 
 def create_channel_iosystem(
@@ -317,7 +315,7 @@ def plot_spectrum(
     curves = {"noise": noise.process.total.model, hidden: secret}
     if loop is not None:
         curves["loop: root cost of unit noise"] = loop.noise_weight(math.inf)
-    angles = np.geomspace(1e-3, np.pi, _PLOTTED)
+    angles = np.geomspace(1e-3, np.pi, 400)
     frequencies = angles / (2 * np.pi * noise.plant_data.step)
     lines = []
     styles = ((PUBLISHED, "-"), (TRUE, "--"), (COLORS[0], "-."))

@@ -15,9 +15,10 @@ from .errors import PrivacyWarning, frame_of_user
 
 #: Seconds after which a design without a bar says what would be faster.
 PATIENCE = 10.0
-#: Seconds after which a bar is worth showing, and between two looks at the clock.
+#: Seconds after which a bar is worth showing.
 SHORT = 2.0
-_PERIOD = 0.2
+#: Speed: seconds between two looks at a clock, or at signals.
+BETWEEN_LOOKS = 0.2
 #: Share of the work from which on it says how long the rest will take.
 _TELLING = 0.02
 #: Rounds that a search is taken to have before it, however many it has had.
@@ -154,7 +155,7 @@ def timed_bar(progress: bool, faster: str) -> Iterator[None]:
         def follow() -> None:
             start = monotonic()
             counted = 0
-            while not stopped.wait(_PERIOD):
+            while not stopped.wait(BETWEEN_LOOKS):
                 passed = int(monotonic() - start)
                 if whole.done[0] > _TELLING:
                     bar.total = max(round(passed / whole.done[0]), passed + 1)

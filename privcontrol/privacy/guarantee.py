@@ -183,12 +183,7 @@ class Scope(Saved):
 _LARGER = "anything larger"
 #: Rate of false alarms at which the text says what the guarantee means.
 FALSE_ALARM = 0.05
-#: Numbers of changes of which the text says how often they are found, in one line and all.
-_FEW_TIMES = (2, 7, 20)
-_MANY_TIMES = (1, 2, 5, 20, 60, 365)
-#: Shares of detection of which the text says how many changes stay within them.
-_SHARES = (0.25, 0.5, 0.9)
-#: Changes up to which it is looked for them.
+#: Changes up to which it is looked for what a share of detection leaves.
 _MOST_CHANGES = 1 << 20
 _WRAPPER = textwrap.TextWrapper(
     sentences.LINE, subsequent_indent=" " * sentences.MARGIN, break_on_hyphens=False
@@ -958,7 +953,7 @@ class PrivacyGuarantee(Accounted, Saved):
             return sentences.unknown_repetition(change.events, change.kind)
         room = self._fitting(distance)
         # fewer where a clause about the event must fit behind them
-        few = _FEW_TIMES[:2] if change.differs else _FEW_TIMES
+        few = (2, 7) if change.differs else (2, 7, 20)
         counts = [change.events * times for times in few]
         counts = [count for count in counts if count <= room] or [int(room)]
         shares = [self._found(count) for count in counts]
@@ -1003,13 +998,14 @@ class PrivacyGuarantee(Accounted, Saved):
         if distance is None:
             return (self._repeating(change),)
         room = self._fitting(distance)
-        counts = [count for count in _MANY_TIMES if count <= room]
+        counts = [count for count in (1, 2, 5, 20, 60, 365) if count <= room]
         shares = [self._found(count) for count in counts]
         most = int(min(room, _MOST_CHANGES))
-        reached = [self._most_within(level, most) for level in _SHARES]
+        levels = (0.25, 0.5, 0.9)
+        reached = [self._most_within(level, most) for level in levels]
         return (
             sentences.repetitions(counts, distance, shares, change.kind),
-            sentences.lasting(_SHARES, reached, distance, change.kind),
+            sentences.lasting(levels, reached, distance, change.kind),
         )
 
     def _most_within(self, level: float, most: int) -> int:

@@ -22,13 +22,11 @@ from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift, scaled
 from .radial import ball_rate, truncated_radius
 
 #: Rates of truncated noise for several releases that are tried, and the relative precision
-#: of the radius at which they are compared.
+#: of sizes that are compared, each trial of which takes a convolution.
 _RATES_TRIED = 8
-_ROUGH_RADIUS = 1e-3
+_ROUGH = 1e-3
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
-#: Relative precision of the size of blocks, each trial of which takes a convolution.
-_SIZED_WELL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def _truncation(budget: PrivacyBudget, dimension: int, releases: int) -> RadialS
         return basic
     found = minimize_scalar(
         lambda rate: _truncated_variance(
-            RadialSize(dimension, rate, radius(rate, _ROUGH_RADIUS))
+            RadialSize(dimension, rate, radius(rate, _ROUGH))
         ),
         bounds=(least, most),
         method="bounded",
@@ -178,7 +176,7 @@ def _truncation_within(budget: PrivacyBudget, variance: float, releases: int) ->
         excess,
         bounds=(least, most),
         method="bounded",
-        options={"maxiter": 2 * _RATES_TRIED, "xatol": _ROUGH_RADIUS * (most - least)},
+        options={"maxiter": 2 * _RATES_TRIED, "xatol": _ROUGH * (most - least)},
     )
     return float(found.fun) <= delta
 
@@ -211,7 +209,7 @@ def truncation_beside(
         lambda rest: leaks(rest) > CERTAIN * delta,
         0.0,
         limit,
-        tolerance=_ROUGH_RADIUS,
+        tolerance=_ROUGH,
         limit=limit,
     )
     if not least < limit:
@@ -223,7 +221,7 @@ def truncation_beside(
         lambda log: _truncated_variance(size(math.exp(log))),
         bounds=(math.log(least), math.log(limit)),
         method="bounded",
-        options={"xatol": _ROUGH_RADIUS},
+        options={"xatol": _ROUGH},
     )
     return size(math.exp(found.x))
 
@@ -306,10 +304,10 @@ def blocks_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> floa
     high = float(loss.pure / ball_rate_of(budget, 1, 1))
     most = max(r for row in loss.rows for (_, r, _), _ in row.radial)
     low = float(loss.pure / ball_rate_of(budget, most, 1))
-    if low > high * (1 - _SIZED_WELL):
+    if low > high * (1 - _ROUGH):
         return high
 
     def meets(size: float) -> bool:
         return scaled(loss, Fraction(1) / Fraction(size)).satisfies(budget)
 
-    return smallest(meets, low, high, tolerance=_SIZED_WELL, limit=2 * high)
+    return smallest(meets, low, high, tolerance=_ROUGH, limit=2 * high)

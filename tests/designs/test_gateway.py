@@ -761,7 +761,7 @@ def test_a_state_on_the_fine_grid_is_drawn_with_more_bits(monkeypatch, tmp_path)
         counts = {entry.count for entry in gateway._exact.entries.values()}
         assert counts == {128}
         (coarse,) = gateway._exact._states
-    monkeypatch.setattr(exact, "_NEGLIGIBLE", 1e-30)
+    monkeypatch.setattr(exact, "_UNSEEN_ROUNDING", 1e-39)
     path = tmp_path / "g"
     with Gateway(design, grid=0.001, path=path) as gateway:
         gateway.publish(1.0)
@@ -789,8 +789,8 @@ def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkey
     gain = np.linalg.norm(dense.reshape(300, -1), 2)
     (state,) = ExactNoise(design)._states
     finer = 2.0 ** (COARSE_BITS - FINE_BITS)
-    error = 2 * gain * np.sqrt(len(left)) * float(state.grid) * finer * 1e9
-    monkeypatch.setattr(exact, "_NEGLIGIBLE", share * error)
+    error = 2 * gain * np.sqrt(len(left)) * float(state.grid) * finer
+    monkeypatch.setattr(exact, "_UNSEEN_ROUNDING", share * error)
     if not is_refused:
         (state,) = ExactNoise(design)._states
         assert state.bits == FINE_BITS

@@ -61,7 +61,7 @@ def test_a_bar_appears_when_two_seconds_have_passed(
 
     monkeypatch.setattr(_progress, "monotonic", clock)
     monkeypatch.setattr("tqdm.std.time", lambda: next(bars) * step)
-    monkeypatch.setattr(_progress, "_PERIOD", 0.001)
+    monkeypatch.setattr(_progress, "BETWEEN_LOOKS", 0.001)
     with _progress.timed_bar(True, ""):
         assert looked.wait(10)
     assert ("design: " in capsys.readouterr().err) == is_shown
@@ -84,7 +84,7 @@ def test_a_bar_tells_what_is_left_from_the_pieces_that_are_done(
 
     monkeypatch.setattr(_progress, "monotonic", clock)
     monkeypatch.setattr("tqdm.std.time", lambda: 10.0 * next(ticks))
-    monkeypatch.setattr(_progress, "_PERIOD", 0.001)
+    monkeypatch.setattr(_progress, "BETWEEN_LOOKS", 0.001)
     with (
         _progress.timed_bar(True, ""),
         _progress.piece(1, 2),

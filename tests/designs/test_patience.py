@@ -121,7 +121,7 @@ def test_the_bar_of_a_design_that_ends_early_is_full_at_its_end(monkeypatch):
             super().update(count + 1)
 
     monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    monkeypatch.setattr("privcontrol.numerics.progress._PERIOD", 1e-3)
+    monkeypatch.setattr("privcontrol.numerics.progress.BETWEEN_LOOKS", 1e-3)
     asked = dict(adjacency=STILL, horizon=20, models=BOX, floor=0.3, budget=BUDGET)
     pc.design_output_noise(pc.plants.vehicle(), progress=True, **asked)
     done, total = bars[0]
