@@ -46,7 +46,7 @@ from ..numerics.arguments import helpful_fields
 from ..numerics.checks import instance_of, one_of, positive_integer, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
-from ..numerics.thresholds import BLOCK, ROUNDED
+from ..numerics.thresholds import BLOCK, MOST_HELD, ROUNDED
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
 from .network import Network, core_of, unit_graph
@@ -54,15 +54,13 @@ from .network import Network, core_of, unit_graph
 MOVES = ("one", "pair", "known-total")
 
 #: `NodeAdjacency.moves` lists up to n (n - 1) columns of length n.
-LISTED_NODES = 200
+LISTED_NODES = int(MOST_HELD ** (1 / 3))
 
 #: What each agent uses: its message y_i or its state x_i.
 READOUTS = ("message", "state")
 
 #: Multiplications that an exact evaluation may take, some seconds.
 EXACT_WORK = 6e9
-#: Entries of the largest matrix that it may form.
-_EXACT_ENTRIES = 1e7
 
 #: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in
 #: variance.
@@ -274,7 +272,7 @@ class NodeAdjacency(Adjacency):
         Raises
         ------
         ValueError
-            For vectors, above 200 nodes, or if the manifold excludes the moves (a known
+            For vectors, above 322 nodes, or if the manifold excludes the moves (a known
             total excludes those of one node).
 
         Examples
@@ -573,7 +571,7 @@ class AgentNoise:
         nodes = len(self.scales) - count
         edges = self.network.edges
         work = 1e6 + 10.0 * nodes**3 + nodes**2 * edges
-        return times * work <= EXACT_WORK and nodes * (nodes + edges) <= _EXACT_ENTRIES
+        return times * work <= EXACT_WORK and nodes * (nodes + edges) <= MOST_HELD
 
     def _spread_costs(self, count: int) -> Costs | None:
         """Costs (n,) of unit moves that spread over all whom any coalition leaves.

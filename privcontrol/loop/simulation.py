@@ -25,7 +25,7 @@ from ..noise.process import NoiseProcess
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import warn_user
 from ..numerics.linalg import ONE_THREAD, product
-from ..numerics.thresholds import CACHED, ROUNDED
+from ..numerics.thresholds import BLOCK, CACHED, ROUNDED
 from ..response import PrivateResponse, run_trials
 from ..systems.linear import LinearSystem, beside
 from .controller import (
@@ -45,12 +45,8 @@ from .stepping import LinearRun, Source, has_form
 _NOISE_GROUP = 32
 #: Probability below which more trials have left the region than was stated.
 _UNLIKELY = 0.01
-#: Numbers of one sample of a block, so a step stays in the cache.
-_CACHED = 2**13
 #: States up to which one product for all samples beats stepping, for any noise's rank.
 _SMALL = 32
-#: Speed: numbers of the states that are stepped at a time, about 2 MB.
-_CHUNK = 250_000
 
 
 def simulate(
@@ -77,7 +73,7 @@ def simulate(
         rng=rng,
         executor=executor,
         progress=progress,
-        block=min(512, max(32, _CACHED // loop.dynamics.size)),
+        block=_trials_at_once(loop.dynamics.size),
         data=signals.each,
     )
     left = out.get("left")
@@ -378,6 +374,11 @@ class StreamedTrials:
         return found
 
 
+def _trials_at_once(size: int) -> int:
+    """Return how many trials fit in a cache with their states at a sample and the next."""
+    return min(512, max(32, CACHED // (2 * size)))
+
+
 def _sources(generator: np.random.Generator) -> dict[str, np.random.Generator]:
     """Return a generator for each kind of signals that is drawn."""
     names = ("gamma", "disturbance", "noise")
@@ -458,7 +459,7 @@ class SteppedTrials:
         count = p + len(side.controls)
         length = samples
         if isinstance(side, LinearSide) and not dynamics.law.is_function:
-            length = max(1, _CHUNK // (block * (dynamics.size + count)))
+            length = max(1, BLOCK // (block * (dynamics.size + count)))
         shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))

@@ -25,7 +25,12 @@ from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..numerics.thresholds import MOST_HELD, ROUNDED
+from ..numerics.thresholds import (
+    BLOCK as NUMBERS_AT_ONCE,
+    MOST_HELD,
+    NEGLIGIBLE,
+    ROUNDED,
+)
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.walls import Wall, kept_share
 from ..secrets.disturbance import disturbances
@@ -81,12 +86,8 @@ _LATEST = 1 << 18
 _FOLLOWED = 40 * BLOCK
 #: Samples and outputs of a run up to which all moves are compared.
 _SHORT = 1000
-#: Part of its largest value below which the end of a response is negligible.
-_NEGLIGIBLE = 1e-12
 #: Halvings of the interval of a radius.
 _HALVINGS = 50
-#: Speed: changes that are compared at once.
-_TOGETHER = 100
 #: Roundings of a sample, beside one for each of its terms, when a run goes in blocks.
 _ROUNDINGS = 128
 #: Draws after which no life within the bound is looked for any more.
@@ -610,7 +611,7 @@ def _settled(inputs: SecretInputs, horizon: float) -> NDArray:
             found.append(np.array(summed).T[:, :, None])
         frames = np.concatenate(found, axis=2)
         last = np.abs(frames[-max(samples // 8, 1) :]).max()
-        if last <= _NEGLIGIBLE * np.abs(frames).max() or samples >= horizon:
+        if last <= NEGLIGIBLE * np.abs(frames).max() or samples >= horizon:
             return frames
         if samples >= _LONGEST:
             raise PrivacyError(
@@ -834,8 +835,9 @@ class Blocks(Room):
         norms = np.linalg.norm(lift.reshape(-1, lift.shape[2]), axis=0)
         slabs = _Counted(self.radii.ravel(), float(norms.max()))
         balls = np.zeros(0)
-        for first in range(0, lift.shape[2], _TOGETHER):
-            some = slice(first, first + _TOGETHER)
+        count = max(1, NUMBERS_AT_ONCE // max(1, 2 * shown.shape[0] * shown.shape[1]))
+        for first in range(0, lift.shape[2], count):
+            some = slice(first, first + count)
             for offset in range(BLOCK):
                 made, left = self._made(shown[..., some], states[..., some], offset)
                 slabs.include(made.reshape(len(made), -1, made.shape[3]))
@@ -874,7 +876,7 @@ class Blocks(Room):
         while True:
             lift = _followed(lifted, changes, samples)
             last = np.abs(lift[-samples // 8 :]).max()
-            if last <= _NEGLIGIBLE * np.abs(lift).max():
+            if last <= NEGLIGIBLE * np.abs(lift).max():
                 break
             if samples >= _LATEST:
                 raise PrivacyError(
@@ -1126,7 +1128,7 @@ def _later(system: LinearSystem, state_root: NDArray) -> tuple[NDArray, NDArray]
     onward = np.linalg.matrix_power(system.A, BLOCK)
     handed = state_root
     near = sizes = _deviations_from(system, handed)
-    while sizes.max() > _NEGLIGIBLE * near.max():
+    while sizes.max() > NEGLIGIBLE * near.max():
         handed = onward @ handed
         sizes = _deviations_from(system, handed)
         far = far + sizes

@@ -26,14 +26,12 @@ from scipy.special import betainc, betaln, gammainc, gammaln, ive, kve
 
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.linalg import EPS, smallest
-from ..numerics.thresholds import FINE, ROUNDED, SMALLEST
+from ..numerics.thresholds import CACHED, FINE, ROUNDED, SMALLEST
 from .budget import LARGEST_EPSILON
 
 #: Nodes of a quadrature over an angle, and of one over the sum of the distances.
 _NODES = 128
 _INNER_NODES = 64
-#: Speed: levels whose quadratures are held at once.
-_TOGETHER = 64
 #: Sizes and dimensions between which the quadratures are that precise. Elsewhere one
 #: Laplace number bounds the loss.
 SMALLEST_SIZE = 1e-6
@@ -119,8 +117,9 @@ def _expected_excess(
     every = np.atleast_1d(np.asarray(levels, float))
     nodes, weights = _rule(_NODES)
     found = []
-    for begin in range(0, len(every), _TOGETHER):
-        chosen = np.minimum(every[begin : begin + _TOGETHER], size)
+    count = CACHED // len(nodes)
+    for begin in range(0, len(every), count):
+        chosen = np.minimum(every[begin : begin + count], size)
         ends = np.arccos(chosen / size)[:, None]
         angles = ends * nodes
         masses = density(angles) * np.exp(-size * np.sin(angles / 2) ** 2)

@@ -41,17 +41,14 @@ PATIENCE = 5.0
 
 #: Samples times outputs up to which dense noise takes about a second, for changes of any
 #: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one
-#: sample.
+#: sample. Independent noise takes some seconds for as many as the last.
 _MOST_ENTRIES = 80
 _MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
 
 #: Samples of a short change.
 _SHORT = 8
 
-#: Samples times outputs up to which independent noise takes a few seconds.
-_MOST_INDEPENDENT = 1_000
-
-#: Samples times outputs times states up to which its responses do.
+#: Samples times outputs times states up to which responses to independent noise do.
 _MOST_RESPONSES = 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
@@ -501,7 +498,7 @@ def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     if is_shaped:
         is_long = entries > _most_entries(adjacency)
     else:
-        is_long = entries > _MOST_INDEPENDENT
+        is_long = entries > _MOST_SINGLE
         is_long |= entries * first.nstates > _MOST_RESPONSES
     if disturbances(adjacency) and is_long and horizon.ends:
         raise _NotOffered(

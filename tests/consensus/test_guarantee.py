@@ -357,8 +357,8 @@ def test_large_networks_refuse_dense_models():
     for attempt in (consensus.to_statespace, lambda: consensus.mechanism):
         with pytest.raises(ValueError, match="at most 500 nodes"):
             attempt()
-    with pytest.raises(ValueError, match="at most 200 nodes"):
-        NodeAdjacency(1.0).moves(AffineManifold.from_kernel(np.eye(201)))
+    with pytest.raises(ValueError, match="at most 322 nodes"):
+        NodeAdjacency(1.0).moves(AffineManifold.from_kernel(np.eye(323)))
 
 
 def test_the_network_guarantee_is_the_worst_node_s():
