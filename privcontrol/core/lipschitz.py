@@ -48,18 +48,15 @@ from ..numerics.checks import (
 )
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import CheckedFields, Frozen
+from ..numerics.thresholds import LARGEST_SIZE, MOST_SIGNS, THINNEST
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
 #: Neurons up to which "sdp" is solved, within some minutes.
 MOST_NEURONS = 100
-#: Columns up to which all corners of a box are tried, 2,048 for twelve.
-MOST_SIGNS = 12
 #: By how much the matrix inequality is tightened, until balls prove what is found.
 _MARGINS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-4)
-#: Relative width below which an interval of slopes is widened, for what it adds is small.
-_THIN = 1e-8
 #: Slopes of scikit-learn's activations.
 _SLOPES = {
     "identity": (1.0, 1.0),
@@ -69,8 +66,6 @@ _SLOPES = {
 }
 
 Slopes = Sequence[Sequence[float]]
-#: Slopes are kept above this, or at zero: a product with a weight must not underflow.
-_LEAST = 2.0**-200
 
 
 class LipschitzBound(float, Frozen):
@@ -482,7 +477,7 @@ def _merged(matrices: list[NDArray], slopes: Slopes) -> tuple[list[BallMatrix], 
             kept[-1] = ball_matrix(W) * kept[-1] * Ball(alpha)
         else:
             kept.append(ball_matrix(W))
-            least = _THIN * max(abs(alpha), abs(beta))
+            least = THINNEST * max(abs(alpha), abs(beta))
             intervals.append((min(alpha, beta - least), beta))
     return kept, intervals
 
@@ -743,7 +738,9 @@ class ClippedNetwork(CheckedFields):
         weights = [self.weights[0]]
         slopes = []
         for W, (least, greatest) in zip(self.weights[1:], self._slopes(), strict=True):
-            greatest = np.where(greatest > 0, np.maximum(greatest, _LEAST), 0.0)
+            greatest = np.where(
+                greatest > 0, np.maximum(greatest, 1 / LARGEST_SIZE), 0.0
+            )
             alive = greatest > 0
             tiny = np.abs(W * greatest) < np.finfo(float).tiny
             greatest[alive & (tiny & (W != 0)).any(axis=0)] = 1.0

@@ -19,7 +19,8 @@ from ..noise.shift import certified_shift
 from ..noise.within import Bound, walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
-from ..numerics.thresholds import ROUNDED
+from ..numerics.linalg import smallest
+from ..numerics.thresholds import FINE, ROUNDED
 from ..privacy.budget import PrivacyBudget, kappa_upper
 from ..privacy.horizon import Run
 from ..privacy.walls import Wall
@@ -35,8 +36,6 @@ Limit = float | tuple[float, float]
 #: Sizes of noise that are tried, relative to the next one, and how far they go.
 _STEP = 0.98
 _SIZES = 150
-#: Bisections of the size, and of the least bound.
-_HALVINGS = 40
 #: Largest factor of a bound that is looked for.
 _LARGEST = 1e6
 
@@ -239,14 +238,14 @@ class _Keeping:
             return None
         if gain == 1.0:
             return gain
-        low, high = gain, gain / _STEP
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            if self.holds(walls, middle):
-                low = middle
-            else:
-                high = middle
-        return low
+        factor = smallest(
+            lambda factor: self.holds(walls, 1 / factor),
+            _STEP / gain,
+            1 / gain,
+            tolerance=FINE,
+            limit=1 / gain,
+        )
+        return 1 / factor if factor < math.inf else gain
 
 
 def _least_factor(keeps: _Keeping, walls: Sequence[Wall]) -> float | None:

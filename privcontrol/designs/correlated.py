@@ -27,7 +27,13 @@ from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_tria
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS, float_above, rank_tolerance, round_up
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import LARGEST_EXCESS, LEAST_PRICE, ROUNDED, UNSEEN
+from ..numerics.thresholds import (
+    LARGEST_EXCESS,
+    LEAST_PRICE,
+    MANY_DIMENSIONS,
+    ROUNDED,
+    UNSEEN,
+)
 from ..privacy.budget import scale_to_budget
 from ..secrets.disturbance import (
     disturbances,
@@ -52,15 +58,11 @@ _STEP = math.log(4)
 #: the gap at which a search beside them ends.
 _SHARES = (0.03, 0.1, 0.3)
 _OF_A_TRY = 1e-3
-#: Dimensions from which on a design ends at the gap that was asked for.
-_MANY = 128
 #: Hidden moves, and axes of balls, from which on it ends at a tenth of that. So it does for
 #: several plants beside a floor.
 _MANY_MOVES = 1000
 #: Share of its gap at which a search ends, so rounding leaves it below that.
 _TRIED = 0.9
-#: Relative rounding of responses, in many dimensions.
-_MARGIN = 1e-8
 #: The triangular root, and the certified sizes of shifts.
 Fitted = tuple[NDArray, NDArray]
 
@@ -227,7 +229,7 @@ def _with_larger_floors(
         request = replace(problem.request, floor=floor)
         larger = replace(problem, request=request)
         beyond = shape
-        if size < _MANY:
+        if size < MANY_DIMENSIONS:
             beyond = _cheapest(larger, responses, _OF_A_TRY).root
         added = np.sqrt(larger.floor**2 - problem.floor**2)
         roots.append(np.hstack([beyond, np.diag(added)]))
@@ -342,7 +344,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> _Cheap
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:
     """The relative gap at which the search for a covariance ends."""
     size, moves = responses.points.shape
-    if size >= _MANY:
+    if size >= MANY_DIMENSIONS:
         return max(_GAP, _TRIED * problem.request.gap)
     is_of_several = len(problem.plants) > 1 and problem.floor.any()
     if moves >= _MANY_MOVES or is_of_several:
@@ -363,7 +365,7 @@ def _nearly_cheapest(
     span = _span(np.hstack([points, *balls]))
     span[~responses.moved] = 0.0  # no noise where rounding alone would put some
     rank = span.shape[1]
-    if rank < _MANY and not level:
+    if rank < MANY_DIMENSIONS and not level:
         return None
     triangle = weight_triangle(problem.weight_root(span))
     prices = np.abs(np.diag(triangle))
@@ -372,7 +374,7 @@ def _nearly_cheapest(
     coordinates = triangle.T @ (span.T @ points)
     roots = [triangle.T @ (span.T @ ball) for ball in balls]
     begun = problem.begun
-    if balls or rank < _MANY:
+    if balls or rank < MANY_DIMENSIONS:
         found = rough_shape(coordinates, tol, floor=level, balls=roots, begun=begun)
     else:
         period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
@@ -382,7 +384,7 @@ def _nearly_cheapest(
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)
-    beyond = variances * (1 + _MARGIN) ** 2 - level**2  # the first evaluation will do
+    beyond = variances * (1 + ROUNDED) ** 2 - level**2  # the first evaluation will do
     axes = found.factor * np.sqrt(beyond / variances)
     factor = scipy.linalg.solve_triangular(triangle.T, axes)
     lower_bound = found.lower_bound + (size - rank) * level**2

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
-from ..noise._endless import UNDAMPED, endless_secret
+from ..noise._endless import endless_secret
 from ..noise.fleet import CoupledUnits, SeparateUnits, UnitNoise
 from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
-from ..numerics.thresholds import ALIKE
+from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, ROUNDED
 from ..secrets.disturbance import is_dense
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
@@ -39,8 +39,6 @@ _ONE_SYSTEM = 200
 _ONE_COUPLED = 64
 #: Units that are designed without their symmetry where their modes fail.
 _MOST_DENSE = 12
-#: Dimensions of a run from which on units are designed apart.
-_MANY = 128
 #: Kinds of units that are named one by one.
 _MOST_WORDS = 3
 
@@ -55,7 +53,7 @@ def is_fleet_of_run(problem: DesignProblem) -> bool:
     request = problem.request
     if not (request.horizon.ends and is_dense(request.adjacency)):
         return False
-    if problem.horizon * problem.plant.output_count < _MANY:
+    if problem.horizon * problem.plant.output_count < MANY_DIMENSIONS:
         return False
     return sum(kind.count for kind in _kinds(problem)) > 1
 
@@ -111,7 +109,7 @@ def _symmetric(kind: Units) -> Symmetric | Ring | None:
     if near is None:
         return None
     radius = max(map(spectral_radius, near.systems))
-    if radius > 1 - UNDAMPED:
+    if radius > 1 - ROUNDED:
         return None
     if kind.prices is not None:
         price = kind.prices[0, 0]

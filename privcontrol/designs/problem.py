@@ -35,7 +35,7 @@ from ..numerics.checks import real_array
 from ..numerics.ellipsoid import Weights, weight_root
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import LARGEST_SIZE
+from ..numerics.thresholds import BLOCK, LARGEST_SIZE, SHARP
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.disturbance import is_covered
@@ -53,10 +53,6 @@ from .windowed import Weighted
 #: beside a floor has to grow than its excess.
 _HOPELESS = 1.01
 _STEEPEST = 4
-#: Relative step by which radial noise grows that misses its budget.
-_RADIAL_STEP = 1e-10
-#: Speed: columns of white noise that are priced at a time.
-_AT_ONCE = 256
 
 WeightRoot = Callable[[NDArray], NDArray]
 #: What prices the noise, the trace of its covariance by default.
@@ -367,7 +363,7 @@ def _within_budget(
         loss = problem.certify(grown.parts)
         if loss.released(request.releases).satisfies(problem.budget):
             return (grown, loss), 1.0
-        least = _RADIAL_STEP if problem.is_radial else EPS
+        least = SHARP if problem.is_radial else EPS
         excess = max(problem.excess(loss), 1 + least)
         return (grown, loss), 1 + _STEEPEST * (excess - 1)  # a floor keeps its size
 
@@ -422,8 +418,9 @@ def white_cost(problem: DesignProblem, sizes: NDArray) -> float:
     if problem.weight is None:
         return float(np.sum(sizes**2))
     total = 0.0
-    for start in range(0, len(sizes), _AT_ONCE):
-        own = sizes[start : start + _AT_ONCE]
+    width = max(1, BLOCK // max(1, len(sizes)))
+    for start in range(0, len(sizes), width):
+        own = sizes[start : start + width]
         total += problem.cost(np.eye(len(sizes), len(own), -start) * own)
     return total
 

@@ -31,8 +31,6 @@ from .state_factor import structured_factor
 
 #: Size of structured noise relative to the floor below which it is left out.
 _LEAST = 1e-5
-#: Relative gap of the cheapest ellipsoid.
-_GAP = 1e-9
 #: Rounds of ellipsoids where the dimension is large and each round costs seconds.
 _FEW_ROUNDS = 4
 _LARGE = 24
@@ -313,7 +311,7 @@ def covering_ellipsoid(
     balls: Sequence[NDArray],
     weight_factor: NDArray,
     *,
-    tol: float = _GAP,
+    tol: float = ROUNDED,
     rough: Rough | None = None,
 ) -> Shape:
     """The ellipsoid of least weighted trace around points (r, M) and ellipsoids E u, ||u|| <= 1, of roots E (r, q).

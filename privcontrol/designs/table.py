@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..noise._endless import UNDAMPED
 from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError
 from ..numerics.progress import piece
+from ..numerics.thresholds import ROUNDED
 from ..secrets.disturbance import disturbances, is_dense
 from ..systems.linear import Plant, spectral_radius
 from .correlated import correlated, driven, is_energy_ball
@@ -306,6 +306,6 @@ def faster(request: Request, plant: Plant) -> str:
         return "shorten the horizon, or let fewer entries of the models vary"
     ways = "shorten the horizon, or protect fewer times or shorter changes"
     changes = disturbances(request.adjacency) and not plant.varies
-    if changes and spectral_radius(plant) < 1 - UNDAMPED:
+    if changes and spectral_radius(plant) < 1 - ROUNDED:
         ways = f"design with horizon=np.inf, {ways}"
     return ways

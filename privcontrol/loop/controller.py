@@ -30,7 +30,7 @@ from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, product
 from ..numerics.objects import ByContent, freeze_arrays
 from ..numerics.saved import Saved
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, SETTLING
 from ..systems.linear import LinearSystem, SampledSystem, reached_states, stacks_of
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from .side import LinearSide, NonlinearSide
@@ -39,9 +39,6 @@ from .side import LinearSide, NonlinearSide
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
 #: From the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
 UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
-
-#: Steps that a system is given to settle, when it is asked for its linear steady state.
-_SETTLING = 20_000
 
 
 class Form(NamedTuple):
@@ -760,7 +757,7 @@ def settled(ctrl: ct.NonlinearIOSystem) -> ct.StateSpace | None:
         return None
     rest = np.zeros(ctrl.nstates)
     silence = np.zeros(ctrl.ninputs)
-    for _ in range(_SETTLING):
+    for _ in range(SETTLING):
         before = rest
         rest = ctrl.dynamics(0, before, silence)
         if np.abs(rest - before).max() <= 4 * EPS * np.abs(rest).max():

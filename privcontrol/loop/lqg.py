@@ -30,7 +30,7 @@ from ..numerics.errors import UncertifiableError, warn_user
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..numerics.thresholds import SHARP, UNSEEN
+from ..numerics.thresholds import SETTLING, SHARP, UNSEEN
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
@@ -54,8 +54,6 @@ _DENSE = 6000
 #: and covariances three.
 _MOST = 1e13
 _MOST_DIFFUSE = 1e8
-#: Steps for a settled filter to stand still.
-_STEPS = 1000
 #: Ratio of the largest to the least price or variance up to which a Riccati equation is
 #: solved in the units that are given.
 _NEAR_ONE = 1e6
@@ -364,7 +362,7 @@ class Knowledge:
 
         Its roots keep digits that the Riccati equation, with their squares, loses.
         """
-        for _ in range(_STEPS):
+        for _ in range(SETTLING):
             after = step.ahead @ step.ahead.T
             sizes = _sizes(np.sqrt(np.diag(after)))
             drift = np.abs(after - step.covariance) / np.outer(sizes, sizes)

@@ -48,7 +48,7 @@ from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.progress import progress_bar
-from ..numerics.thresholds import FINE, MOST_ROUNDS
+from ..numerics.thresholds import ALIKE, FINE, MOST_ROUNDS
 from ..privacy.least_variance import least_law_variance
 from ..privacy.radial_design import ball_rate_of
 from ..secrets.hiding import coordinates_in
@@ -91,12 +91,8 @@ _SOLVED = 1e-3
 _LEAST = 1e-3
 #: A gap above this part of the value says that rounding has led the search astray.
 _LOST = 1e-2
-#: Relative rounding of the difference of a cost and a bound.
-_ROUNDED = 1e-7
 #: Part of the way to the boundary where the search starts.
 _INSIDE = 0.5
-#: Part of the cost below which a turn is the last one.
-_SMALL_TURN = 1e-7
 #: Frequencies at which the bound without a horizon is evaluated, and those next to the
 #: peak of a pole, in widths of it.
 _FREQUENCIES = 4096
@@ -147,7 +143,7 @@ class Optimality:
 
         `UncertifiableError` where a bound is above the cost by more than that.
         """
-        if capped > cost + _ROUNDED * abs(cost):
+        if capped > cost + ALIKE * abs(cost):
             raise UncertifiableError(
                 "optimality: double precision does not find how far this loop is from "
                 "the best one; cost() is that of the loop"
@@ -836,7 +832,7 @@ def _in_turns(loop: LoopData, progress: bool) -> LoopData:
                 break
             loop = tried
             history.append(("noise and filter", after))
-            if after > before * (1 - _SMALL_TURN):
+            if after > before * (1 - ALIKE):
                 break
             before = after
     return replace(loop, history=tuple(history))

@@ -29,6 +29,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
+from ..numerics.thresholds import MOST_STATES_IN_BALLS
 from ..privacy.repetition import Correlations, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..systems.linear import Autoregression, Plant, spectral_radius
@@ -51,8 +52,6 @@ from ._windows import (
 from .fleet import CoupledUnits, SeparateUnits
 from .parts import NoisePart
 
-#: States of the noise above which only one change is bounded, but of an autoregression.
-_MOST_STATES = 64
 #: Samples of a change of any shape beyond which products count as large as energies.
 _MOST_LAGS = 1000
 
@@ -73,7 +72,7 @@ def changes_without_end(
             system = each.secrets[0].system
             if each.response is not None or not spectral_radius(system) < 1:
                 return None
-            if each.square.order > _MOST_STATES and not _is_long(each):
+            if each.square.order > MOST_STATES_IN_BALLS and not _is_long(each):
                 return None
         noises.append(tuple(found))
     return EndlessChanges(tuple(noises))
@@ -230,7 +229,7 @@ def _is_long(noise: Inverted) -> bool:
     is_plain = isinstance(noise.square, Autoregression) and noise.response is None
     return (
         is_plain
-        and noise.square.order > _MOST_STATES
+        and noise.square.order > MOST_STATES_IN_BALLS
         and are_told_apart(noise.secrets[0])
     )
 

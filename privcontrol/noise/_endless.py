@@ -31,7 +31,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
-from ..numerics.thresholds import DOUBLINGS
+from ..numerics.thresholds import DOUBLINGS, ROUNDED
 from ..secrets.disturbance import OF_ONE_PLANT, disturbances
 from ..secrets.modes import largest_mode
 from ..secrets.secret import (
@@ -61,8 +61,6 @@ _LATER_STATES = (
 NO_NOISE = (
     "no hidden move changes what is published: no noise is needed for this adjacency"
 )
-#: Distance from the unit circle below which a mode counts as one that does not decay.
-UNDAMPED = 1e-9
 
 
 # -- secrets whose effect decays ---------------------------------------------------------
@@ -128,9 +126,9 @@ def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs
 def _is_unseen(A: NDArray, C: NDArray) -> bool:
     """Return whether no output sees any mode on the unit circle or outside it."""
     values, vectors = np.linalg.eig(A)
-    is_lasting = np.abs(values) > 1 - UNDAMPED
+    is_lasting = np.abs(values) > 1 - ROUNDED
     shown = np.abs(C @ vectors[:, is_lasting])
-    return shown.max() <= UNDAMPED * np.abs(C).max()
+    return shown.max() <= ROUNDED * np.abs(C).max()
 
 
 def _check_forgotten(
@@ -142,11 +140,11 @@ def _check_forgotten(
     values = np.linalg.eigvals(A)
     sizes = np.abs(values)
     radius = sizes.max(initial=0.0)
-    if radius > 1 - UNDAMPED:
+    if radius > 1 - ROUNDED:
         mode = largest_mode(A, tuple(np.array(names)[kept]))
-        kind = "unstable mode" if radius > 1 + UNDAMPED else "mode that never decays"
+        kind = "unstable mode" if radius > 1 + ROUNDED else "mode that never decays"
         is_unseen = _is_unseen(A, system.C[:, kept])
-        is_one = np.all(np.abs(values[sizes > 1 - UNDAMPED] - 1) <= UNDAMPED)
+        is_one = np.all(np.abs(values[sizes > 1 - ROUNDED] - 1) <= ROUNDED)
         if is_unseen and is_moved and inputs.without_one and is_one:
             raise ValueError(
                 "moved: the plant has a mode that is 1 but for rounding errors, as "

@@ -15,22 +15,16 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import SHARP
+from ..numerics.thresholds import ALIKE, BLOCK, MOST_ROUNDS, MOST_SIGNS, SHARP
 
-#: Signs up to which all patterns are gone through.
-MOST_EXACT = 24
+#: Signs up to which all patterns are gone through, by halves.
+MOST_EXACT = 2 * MOST_SIGNS
+#: Those for one of many matrices.
 _MOST_QUICK = 16
-#: Signs up to which all patterns are listed.
-_MOST_LISTED = 12
 #: Axes of a matrix from whose signs the search for the largest value begins.
 _FEW_AXES = 8
 #: Signs up to which the relaxation is solved; of more the entries' sizes are added up.
 MOST_RELAXED = 400
-#: Speed: rows of a half that are held at once.
-_ROWS = 256
-#: Rounds of the relaxation, and the change of the bound at which it ends.
-_MOST_ROUNDS = 200
-_SETTLED = 1e-7
 
 
 def largest_pattern(
@@ -53,7 +47,7 @@ def largest_pattern(
     return min(bound, whole) + rounding + size**2 * error, signs
 
 
-@lru_cache(maxsize=_MOST_LISTED + 1)
+@lru_cache(maxsize=MOST_SIGNS + 1)
 def _patterns(count: int) -> NDArray:
     """Return all patterns of so many signs as rows (2^count, count), not to be changed."""
     numbers = np.arange(1 << count)[:, None]
@@ -70,8 +64,9 @@ def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
     others = np.einsum("ij,ij->i", second @ gram[half:, half:], second)
     across = 2 * gram[:half, half:] @ second.T
     largest = -math.inf
-    for start in range(0, len(first), _ROWS):
-        rows = slice(start, start + _ROWS)
+    count = max(1, BLOCK // len(second))
+    for start in range(0, len(first), count):
+        rows = slice(start, start + count)
         values = first[rows] @ across + own[rows, None] + others
         place = int(values.argmax())
         row, column = divmod(place, values.shape[1])
@@ -107,14 +102,14 @@ def relaxation(
     diagonal = np.diag(gram)
     lengths = np.zeros(size)
     total = math.inf
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(MOST_ROUNDS):
         for k in range(size):
             asked = gram[k] @ vectors - diagonal[k] * vectors[k]
             lengths[k] = math.sqrt(float(asked @ asked))
             if lengths[k] > 0:
                 vectors[k] = asked / lengths[k]
         now = float(lengths.sum())
-        if abs(now - total) <= _SETTLED * now:
+        if abs(now - total) <= ALIKE * now:
             break
         total = now
     return diagonal + lengths, vectors
@@ -201,7 +196,7 @@ def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
     ``starts`` (S, k) and of R's largest axes.
     """
     size = len(gram)
-    if size <= _MOST_LISTED:
+    if size <= MOST_SIGNS:
         signs = _patterns(size)[::2]
     else:
         _, axes = np.linalg.eigh(gram)

@@ -28,6 +28,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.balls import (
+    CERTIFICATE_BITS,
     Ball,
     BallMatrix,
     ball_matrix,
@@ -67,7 +68,6 @@ from .parts import NoisePart, PartSum
 if TYPE_CHECKING:
     from cvxpy import Expression, Problem, Variable
 
-_BITS = 192
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
 _SHORT = 1000
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
@@ -264,7 +264,7 @@ class Inverted(ByContent, Saved):
 
     def _fading(self, gains: list[NDArray] | None) -> Fading:
         """Return what fades of one change, for given gains of the free inputs."""
-        with working_bits(_BITS):
+        with working_bits(CERTIFICATE_BITS):
             left = self._once._left(gains)
         return fading(left)
 
@@ -278,7 +278,7 @@ class Inverted(ByContent, Saved):
         if self.response is None:
             yield None
             return
-        with working_bits(_BITS):
+        with working_bits(CERTIFICATE_BITS):
             left = self._left(None)
         followed = np.eye(left.free, left.inputs)
         unseen = np.zeros((left.free, left.order))
@@ -302,7 +302,7 @@ class Inverted(ByContent, Saved):
         if first.several_apart:
             with suppress(UncertifiableError):
                 return self._of_several(horizon, gains, largest)
-        with working_bits(_BITS):
+        with working_bits(CERTIFICATE_BITS):
             left = self._left(gains)
         ends = first.energies is None and horizon < math.inf and not first.windows
         try:
@@ -550,7 +550,7 @@ def varying_shift(secret: VaryingSecret, largest: float) -> float:
     UncertifiableError
         If no bound is verified.
     """
-    with working_bits(_BITS):
+    with working_bits(CERTIFICATE_BITS):
         try:
             return _bounded(secret, largest).shift
         except _GivenUp:
@@ -670,7 +670,7 @@ def fading(secret: VaryingSecret) -> Fading:
     UncertifiableError
         If no bound is verified.
     """
-    with working_bits(_BITS):
+    with working_bits(CERTIFICATE_BITS):
         found = _bounded(secret, math.inf)
         vertices = found.scaled.vertices
         plain = [midpoints(vertex.A) for vertex in vertices]
@@ -1073,7 +1073,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int, largest: float) -> f
             "protect single changes or a duration, or narrow the models"
         )
     bound = 0.0
-    with working_bits(_BITS):
+    with working_bits(CERTIFICATE_BITS):
         for moves in left.secret.signals:
             # the move of a state is an impulse one sample before the run
             samples = horizon + 1 if moves.rounded else horizon

@@ -19,7 +19,7 @@ from ..core.manifold import EllipsoidMoves
 from ..numerics.ellipsoid import solution_error
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS, column_norms, round_up
-from ..numerics.thresholds import LARGEST_EXCESS
+from ..numerics.thresholds import LARGEST_EXCESS, MANY_DIMENSIONS
 from ..secrets.disturbance import disturbances
 from ..secrets.run_moves import RunMoves
 from ..secrets.secret import Responses, all_responses
@@ -29,8 +29,7 @@ from ._apart import largest_apart
 from ._windows import largest_of_windows
 from .parts import Correlated, NoisePart, PartSum
 
-#: Rows from which on a root is looked at for parts that zeros keep apart, and their most.
-_MANY_ROWS = 128
+#: Parts at most that zeros keep apart in a large root.
 _MOST_PARTS = 64
 
 
@@ -152,7 +151,7 @@ def _first_equal(matrix: NDArray, others: Sequence[NDArray]) -> int:
 def _rows_apart(root: NDArray) -> list[NDArray]:
     """Return the rows of each part of a large matrix (m, m) that exact zeros keep apart."""
     everything = [np.arange(len(root))]
-    if len(root) < _MANY_ROWS:
+    if len(root) < MANY_DIMENSIONS:
         return everything
     links = scipy.sparse.csr_array(root != 0)
     count, labels = connected_components(links, directed=False)

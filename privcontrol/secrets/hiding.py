@@ -60,8 +60,6 @@ _FEW_ROWS = 8
 _FEW_MOVES = 256
 #: What a move does not know of its small entries, relative to its largest one.
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
-#: Above what underflows in a sum of products.
-_LEAST_SQUARE = 1e-280
 
 LEAVES = (
     "under the model {name} a hidden move leaves the column space of the noise, which "
@@ -434,7 +432,7 @@ def _below_largest(
         error += 5 * EPS * (np.abs(middle) + error)  # of these sums
         lower, upper = middle - error, middle + error
     largest = lower.max()
-    if not np.isfinite(upper).all() or not largest > _LEAST_SQUARE:
+    if not np.isfinite(upper).all() or not largest > SMALLEST:
         return None
     width = upper - lower
     is_near = upper >= largest * (1 - CERTAIN)

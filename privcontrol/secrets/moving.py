@@ -26,11 +26,8 @@ from ..numerics.balls import (
     identity_balls,
     rational_matrix,
 )
-from ..numerics.thresholds import ON_CIRCLE
+from ..numerics.thresholds import MOST_STATES_IN_BALLS, ON_CIRCLE
 from ..systems.linear import LinearSystem, queue_of, spectral_radius
-
-#: States up to which that is tried.
-_MOST_STATES = 64
 
 #: Exact matrices A, E and C of what is left of a system without its poles at one.
 Parts = tuple[RationalMatrix, RationalMatrix, RationalMatrix]
@@ -96,7 +93,7 @@ def _without_one(system: LinearSystem) -> Parts | None:
     With the kernel V and the range R of A - I the states are V v + R r, and C (A - I) does
     not see v. None where one is no eigenvalue, or a defective one.
     """
-    if system.order > _MOST_STATES:
+    if system.order > MOST_STATES_IN_BALLS:
         return None
     A = rational_matrix(system.A)
     n = system.order
