@@ -21,7 +21,7 @@ from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.progress import piece
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED, SHARP
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -36,6 +36,8 @@ _TURNED = 4
 _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
+#: Speed: numbers of the responses that are looked at together.
+_LOOKED_AT = 1 << 17
 #: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
@@ -53,7 +55,8 @@ def largest_shift(
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
     what some plant attains, or there are 65 boxes. With more entries the corners are too
-    many. What all but the widest four move the outputs by is added up then.
+    many. What all but the widest four move the outputs by is added up then. Noise that is
+    a multiple of the last one, but for rounding, has its bound from that one.
 
     Raises
     ------
@@ -63,10 +66,34 @@ def largest_shift(
         If the bound is not finite.
     """
     whitening = Whitening.of(parts, horizon)
-    whole = []
-    for moves in every:
-        middle = np.zeros_like(moves.widths)
-        whole.append(_first_box(moves, whitening, middle, moves.widths))
+    latest = _latest(every)
+    if latest.found is not None:
+        before, bound = latest.found
+        growth = whitening.growth(before) * (1 + whitening.error)
+        gain = float((whitening.floor / before.floor).min())
+        if growth * gain <= 1 + SHARP:
+            return float_above(bound * growth)
+    bound = _by_halves(every, whitening)
+    latest.found = (whitening, bound)
+    return bound
+
+
+@dataclass
+class _Latest:
+    """The noise that was certified last, and its bound."""
+
+    found: tuple[Whitening, float] | None = None
+
+
+@lru_cache(maxsize=1)  # a table of all outputs and columns
+def _latest(every: tuple[UncertainMoves, ...]) -> _Latest:
+    """Return what was certified last for some moves."""
+    return _Latest()
+
+
+def _by_halves(every: tuple[UncertainMoves, ...], whitening: Whitening) -> float:
+    """Return the bound of `largest_shift` beside some noise."""
+    whole = [_of_all_plants(moves, whitening) for moves in every]
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
     uppers = []
@@ -106,42 +133,38 @@ class Glance:
         for moves, end in zip(self.every, self._ends, strict=True):
             decides = end.bounds > end.bound / _DECIDING
             before = np.where(decides, np.inf, 0.0)
-            least = end.bound
-            box = _bounded(moves, whitening, end.middle, end.widths, before, least)
-            found.append(box.bound)
+            box = _Box.within(end.middle, end.widths, before)
+            found.append(_settled(moves, whitening, box).bound)
         return max(found)
 
 
 def _descended(moves: UncertainMoves, whitening: Whitening) -> _Box:
     """Return a small box, the worse half of the worse half of a box of all plants."""
     most = _most_boxes(moves)
-    box = _first_box(moves, whitening, np.zeros_like(moves.widths), moves.widths)
+    box = _of_all_plants(moves, whitening)
     depth = most.bit_length() - 1 if len(moves.widths) else 0
     lower = box.attained
     for _ in range(depth):
         if box.bound <= lower * (1 + _SHARP):
             break
-        halves = _halves_of(box, moves, whitening, lower)
+        halves = [_settled(moves, whitening, half) for half in box.halves(lower)]
         box = max(halves, key=lambda half: half.bound)
         lower = max(lower, *(half.attained for half in halves))
     return box
 
 
-def _halves_of(
-    box: _Box, moves: UncertainMoves, whitening: Whitening, lower: float
-) -> list[_Box]:
-    """Return both halves of a box, with bounds of the moves that may exceed ``lower``."""
-    counted = np.where(box.bounds > lower, box.bounds, 0.0)
-    least = box.bound / _DECIDING
-    return [_bounded(moves, whitening, *half, counted, least) for half in box.halves]
-
-
-def _first_box(
-    moves: UncertainMoves, whitening: Whitening, middle: NDArray, widths: NDArray
-) -> _Box:
-    """Return a box of whose moves nothing is known before."""
+def _of_all_plants(moves: UncertainMoves, whitening: Whitening) -> _Box:
+    """Return the box of all plants, with bounds for all moves."""
     before = np.full(1 if moves.is_ball else moves.count, np.inf)
-    return _bounded(moves, whitening, middle, widths, before, 0.0)
+    box = _Box.within(np.zeros_like(moves.widths), moves.widths, before)
+    return _settled(moves, whitening, box)
+
+
+def _settled(moves: UncertainMoves, whitening: Whitening, box: _Box) -> _Box:
+    """Return a box whose largest bound is its own."""
+    while not box.is_settled:
+        box = _bounded(moves, whitening, box)
+    return box
 
 
 def _most_boxes(moves: UncertainMoves) -> int:
@@ -154,15 +177,27 @@ def _most_boxes(moves: UncertainMoves) -> int:
 class _Box:
     """A box of offsets, what a plant in it attains, and bounds for all of them.
 
-    ``bounds`` are those of each hidden move, or of the whole ball of them. ``split`` is
-    the entry that moves the outputs most.
+    ``bounds`` are those of each hidden move, or of the whole ball of them. Those that are
+    not its ``own`` are bounds for a larger box, or of moves that decide nothing. ``felt``
+    says how far each entry moves the outputs at most.
     """
 
     middle: NDArray
     widths: NDArray
     attained: float
     bounds: NDArray
-    split: int
+    own: NDArray
+    felt: NDArray
+
+    @classmethod
+    def within(
+        cls, middle: NDArray, widths: NDArray, before: NDArray, lower: float = 0.0
+    ) -> _Box:
+        """Return a box within a larger one, whose bounds are ``before``.
+
+        Those of at most ``lower`` decide nothing.
+        """
+        return cls(middle, widths, 0.0, before, before <= lower, np.zeros_like(widths))
 
     @property
     def bound(self) -> float:
@@ -170,12 +205,18 @@ class _Box:
         return float(self.bounds.max())
 
     @property
-    def halves(self) -> list[tuple[NDArray, NDArray]]:
-        """Middles and half-widths of the two halves."""
+    def is_settled(self) -> bool:
+        """Whether the largest bound is the box's own."""
+        return bool(self.own[self.bounds.argmax()])
+
+    def halves(self, lower: float) -> list[_Box]:
+        """Return halves by the entry that moves the outputs most, where some y is ``lower``."""
+        split = self.felt.argmax()
         step = np.zeros_like(self.widths)
-        step[self.split] = self.widths[self.split] / 2
+        step[split] = self.widths[split] / 2
         narrow = self.widths - step
-        return [(self.middle - step, narrow), (self.middle + step, narrow)]
+        middles = (self.middle - step, self.middle + step)
+        return [_Box.within(middle, narrow, self.bounds, lower) for middle in middles]
 
 
 def _halved(
@@ -186,20 +227,26 @@ def _halved(
 ) -> tuple[float, float]:
     """Return the bound for one part of an adjacency, and what some plant attains.
 
-    ``lower`` is attained by some plant and some part.
+    ``lower`` is attained by some plant and some part. Only what decides is looked at: the
+    moves with the largest bounds in the worst box.
     """
     entries = len(moves.widths)
     most = _most_boxes(moves)
     boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)
-        if worst.bound <= lower * (1 + _SHARP) or not entries or len(boxes) >= most:
+        if worst.bound <= lower * (1 + _SHARP):
             break
+        if worst.is_settled:
+            if not entries or len(boxes) >= most:
+                break
+            closer = worst.halves(lower)
+        else:
+            with piece(len(boxes), most):
+                closer = [_bounded(moves, whitening, worst)]
+            lower = max(lower, closer[0].attained)
         boxes.remove(worst)
-        with piece(len(boxes), most):
-            halves = _halves_of(worst, moves, whitening, lower)
-        lower = max(lower, *(half.attained for half in halves))
-        boxes += halves
+        boxes += closer
     return float_above(_finite(max(worst.bound, lower), lower)), lower
 
 
@@ -218,11 +265,12 @@ def _finite(bound: float, attained: float) -> float:
 class Whitening:
     """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
 
-    With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
-    the directions U by 1 / sqrt(1 + s^2).
+    With the other parts of the noise, the columns in units of the floor, as
+    U diag(s) V^T, it shrinks the directions U by 1 / sqrt(1 + s^2).
     """
 
     floor: NDArray
+    columns: NDArray
     directions: NDArray
     shrink: NDArray
 
@@ -239,7 +287,7 @@ class Whitening:
         in_units = columns / floor[:, None]
         directions, sizes, _ = scipy.linalg.svd(in_units, full_matrices=False)
         shrink = 1 / np.sqrt(1 + sizes**2)
-        return cls(floor, directions, shrink)
+        return cls(floor, in_units, directions, shrink)
 
     def in_units(self, columns: NDArray) -> NDArray:
         """Outputs (.., T p, M) in units of the floor, whose norms are at least y."""
@@ -251,6 +299,26 @@ class Whitening:
         if len(self.shrink) == len(self.floor):  # norms do not depend on a rotation
             return self.shrink[:, None] * inside
         return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
+
+    def growth(self, other: Whitening) -> float:
+        """Return by how much no y is larger beside this noise than beside another one.
+
+        A reading w in units of the floor has a standard deviation |[R^T; I] w|, R being the
+        columns. Columns that differ by D lower it by at most D |w|, and so by at most that
+        share. A floor that is g (1 + d) times as large, with 0 <= d <= e, lowers it by at
+        most a share e (1 + |R|) beside what g raises it. It is infinite where these shares
+        say nothing.
+        """
+        if self.columns.shape != other.columns.shape:
+            return np.inf
+        ratios = self.floor / other.floor
+        gain = ratios.min()
+        size = 1 + np.linalg.norm(other.columns)
+        moved = np.linalg.norm(self.columns - other.columns) + 4 * EPS * size
+        uneven = (ratios.max() / gain - 1 + 4 * EPS) * size
+        if not max(moved, uneven) < 1:
+            return np.inf
+        return float(1 / (gain * (1 - moved) * (1 - uneven)))
 
     @property
     def rounding(self) -> float:
@@ -265,40 +333,41 @@ class Whitening:
         return 1e-12 + 16 * EPS * len(self.floor) * (1 + largest)
 
 
-def _bounded(
-    moves: UncertainMoves,
-    whitening: Whitening,
-    middle: NDArray,
-    widths: NDArray,
-    before: NDArray,
-    least: float,
-) -> _Box:
-    """Return a box with its bounds for moves that had some ``before`` in a larger box.
+def _bounded(moves: UncertainMoves, whitening: Whitening, box: _Box) -> _Box:
+    """Return a box with bounds of its own for the moves that decide.
 
-    Bounds of at most ``least`` are kept as they were. What the linear part has at a
-    corner, less what it leaves out there, is attained.
+    They are those with the largest bounds so far, as many as are quickly looked at. What
+    the linear part has at a corner, less what it leaves out there, is attained.
     """
+    middle, widths = box.middle, box.widths
     left_out, linear = _expanded(moves, tuple(middle.tolist()), tuple(widths.tolist()))
-    deciding = before >= least
-    counted = np.arange(moves.count) if moves.is_ball else np.flatnonzero(deciding)
+    if moves.is_ball:
+        deciding = np.zeros(1, int)
+        counted = np.arange(moves.count)
+    else:
+        unknown = np.flatnonzero(~(box.own | (box.bounds < box.bound / _DECIDING)))
+        some = max(_LOOKED_AT // (len(linear) * len(whitening.floor)), 1)
+        order = np.argsort(-box.bounds[unknown], kind="stable")
+        deciding = counted = unknown[order[:some]]
     responses = whitening.in_units(outputs_of(moves, linear, counted))
     sizes = np.linalg.norm(responses, axis=-2)
-    unknown = whitening.in_units(outputs_of(moves, left_out, counted))
-    beyond = np.linalg.norm(unknown, axis=-2)
-    rest = beyond + whitening.rounding * sizes.sum(axis=0)
+    beyond = whitening.in_units(outputs_of(moves, left_out, counted))
+    rest = np.linalg.norm(beyond, axis=-2) + whitening.rounding * sizes.sum(axis=0)
     if moves.is_ball:
         rest = np.array([np.linalg.norm(rest)])
-    widest = np.argsort(-sizes[1:].max(axis=1), kind="stable")
+    felt = sizes[1:].max(axis=1)
+    widest = np.argsort(-felt, kind="stable")
     together = whitening.apply(responses[[0, *(1 + widest)]])
     white, slopes = together[0], together[1:]
     turned = len(slopes) if len(slopes) <= MOST_ENTRIES else _TURNED
     attained = _worst_corner(moves, white, slopes[:turned])
     worst = attained + _sum_of_sizes(moves, slopes[turned:])
     lower = (attained - rest).max(initial=0.0) * (1 - whitening.error)
-    bounds = before.copy()
+    bounds, own = box.bounds.copy(), box.own.copy()
     bounds[deciding] = (worst + rest) * (1 + whitening.error)
-    split = int(widest[0]) if len(slopes) else 0
-    return _Box(middle, widths, float(lower), bounds, split)
+    own[deciding] = True
+    felt = np.fmax(box.felt, felt)
+    return _Box(middle, widths, max(box.attained, float(lower)), bounds, own, felt)
 
 
 # -- sizes of moves ----------------------------------------------------------------------
@@ -490,19 +559,22 @@ def _higher_orders(
     and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
     samples, _, n = read.shape
-    kernel = np.concatenate([states[:, :, :n], read], axis=1)
     values = states[:, :, n:]
-    forced = np.zeros_like(values)
-    out = np.zeros((samples, read.shape[1], values.shape[2]))
+    moves = values.shape[2]
+    # side by side, the latest sample first, so that a sum over the past is one product
+    kernel = np.concatenate([states[:, :, :n], read], axis=1)
+    late = np.concatenate(kernel[::-1], axis=1)
+    forced = np.zeros((samples, n, 2 * moves))
+    past = forced.reshape(samples * n, -1)
+    out = np.zeros((samples, read.shape[1], moves))
     rounding = 4 * EPS * (samples + 8)
     with np.errstate(over="ignore", invalid="ignore"):
-        entering = first @ values
+        forced[:, :, :moves] = first @ values
         for t, value in enumerate(values):
-            before = kernel[:t][::-1]
-            linear = np.tensordot(before, entering[:t], axes=((0, 2), (0, 1)))
-            rest = np.tensordot(before, forced[:t], axes=((0, 2), (0, 1)))
+            both = late[:, (samples - t) * n :] @ past[: t * n]
+            linear, rest = both[:, :moves], both[:, moves:]
             later = linear[:n] + rest[:n]
             out[t] = rest[n:] + rounding * linear[n:] + moved @ later
-            forced[t] = first @ later + higher @ (value + later)
+            forced[t, :, moves:] = first @ later + higher @ (value + later)
     bounds = np.where(np.isfinite(out), out, np.inf)
     return bounds * (1 + ROUNDED)

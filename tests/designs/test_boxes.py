@@ -228,6 +228,53 @@ def test_a_bound_that_stays_loose_is_still_a_bound():
     assert attained <= noise.guarantee_for(box).gdp <= 1.05 * attained
 
 
+def test_a_multiple_of_noise_is_certified_by_what_is_known_of_it(monkeypatch):
+    plant = cases.random_plant(3, states=3, outputs=2, radius=0.8)
+    box = pc.PlantBox.around(plant, relative=3e-3)
+    secret = pc.DisturbanceAdjacency(0.5)
+    parts = [White(np.array([1.0, 2.0]))]
+    once = box.shift(parts, secret, 20).value
+    whole = halving._by_halves
+    halved = []
+
+    def counted(*given):
+        halved.append(given)
+        return whole(*given)
+
+    monkeypatch.setattr(halving, "_by_halves", counted)
+    larger = box.shift([part.scaled(1.7) for part in parts], secret, 20).value
+    assert not halved
+    assert once / 1.7 <= larger <= once / 1.7 * (1 + 1e-10)
+    other = box.shift([White(np.array([1.7, 3.4 + 1e-8]))], secret, 20).value
+    assert len(halved) == 1
+    assert other == pytest.approx(larger, rel=1e-7)
+
+
+def test_only_moves_that_decide_are_looked_at_again(monkeypatch):
+    """Of 20 moves few are the worst, and one at a time gives the bound of all at once."""
+    plant = cases.random_plant(5, states=3, outputs=2, radius=0.7)
+    box = pc.PlantBox.around(plant, relative=3e-3)
+    noise = [White(np.ones(2))]
+    secret = pc.StateAdjacency({plant.state_labels[0]: 1.0})
+    bounds, looks = [], []
+    bounded = halving._bounded
+
+    def counted(moves, whitening, before):
+        after = bounded(moves, whitening, before)
+        looks[-1] += int((after.own & ~before.own).sum())
+        return after
+
+    monkeypatch.setattr(halving, "_bounded", counted)
+    for some in (1, 1 << 30):
+        monkeypatch.setattr(halving, "_LOOKED_AT", some)
+        halving.largest_shift.cache_clear()
+        halving._latest.cache_clear()
+        looks.append(0)
+        bounds.append(box.shift(noise, secret, 20).value)
+    assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)
+    assert 3 * looks[0] < 2 * looks[1]
+
+
 @pytest.mark.parametrize("few", [True, False])
 def test_noise_that_is_only_compared_is_judged_by_one_small_box(monkeypatch, few):
     """By other floors, whose worst box is another one, nearly as well as by the first."""
@@ -246,7 +293,7 @@ def test_noise_that_is_only_compared_is_judged_by_one_small_box(monkeypatch, few
     secret = pc.DisturbanceAdjacency(0.5)
     compared = Compared(box, secret, horizon_of(20))
     looks = []
-    for sizes in ([1.0, 1.0], [0.1, 0.1], [1.0, 3.0]):
+    for sizes in ([1.0, 1.0], [0.1, 0.11], [1.0, 3.0]):
         boxes.clear()
         parts = [White(np.array(sizes))]
         about = compared.shift(parts).value
