@@ -21,7 +21,7 @@ from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.progress import piece
-from ..numerics.thresholds import FINE, ROUNDED, SHARP
+from ..numerics.thresholds import FINE, ROUNDED
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -55,8 +55,7 @@ def largest_shift(
 
     With up to 8 uncertain entries boxes are halved until the bound is at most 0.1 % above
     what some plant attains, or there are 65 boxes. With more entries the corners are too
-    many. What all but the widest four move the outputs by is added up then. Noise that is
-    a multiple of the last one, but for rounding, has its bound from that one.
+    many. What all but the widest four move the outputs by is added up then.
 
     Raises
     ------
@@ -66,33 +65,6 @@ def largest_shift(
         If the bound is not finite.
     """
     whitening = Whitening.of(parts, horizon)
-    latest = _latest(every)
-    if latest.found is not None:
-        before, bound = latest.found
-        growth = whitening.growth(before) * (1 + whitening.error)
-        gain = float((whitening.floor / before.floor).min())
-        if growth * gain <= 1 + SHARP:
-            return float_above(bound * growth)
-    bound = _by_halves(every, whitening)
-    latest.found = (whitening, bound)
-    return bound
-
-
-@dataclass
-class _Latest:
-    """The noise that was certified last, and its bound."""
-
-    found: tuple[Whitening, float] | None = None
-
-
-@lru_cache(maxsize=1)  # a table of all outputs and columns
-def _latest(every: tuple[UncertainMoves, ...]) -> _Latest:
-    """Return what was certified last for some moves."""
-    return _Latest()
-
-
-def _by_halves(every: tuple[UncertainMoves, ...], whitening: Whitening) -> float:
-    """Return the bound of `largest_shift` beside some noise."""
     whole = [_of_all_plants(moves, whitening) for moves in every]
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
@@ -265,12 +237,11 @@ def _finite(bound: float, attained: float) -> float:
 class Whitening:
     """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
 
-    With the other parts of the noise, the columns in units of the floor, as
-    U diag(s) V^T, it shrinks the directions U by 1 / sqrt(1 + s^2).
+    With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
+    the directions U by 1 / sqrt(1 + s^2).
     """
 
     floor: NDArray
-    columns: NDArray
     directions: NDArray
     shrink: NDArray
 
@@ -287,7 +258,7 @@ class Whitening:
         in_units = columns / floor[:, None]
         directions, sizes, _ = scipy.linalg.svd(in_units, full_matrices=False)
         shrink = 1 / np.sqrt(1 + sizes**2)
-        return cls(floor, in_units, directions, shrink)
+        return cls(floor, directions, shrink)
 
     def in_units(self, columns: NDArray) -> NDArray:
         """Outputs (.., T p, M) in units of the floor, whose norms are at least y."""
@@ -299,26 +270,6 @@ class Whitening:
         if len(self.shrink) == len(self.floor):  # norms do not depend on a rotation
             return self.shrink[:, None] * inside
         return white - self.directions @ ((1 - self.shrink)[:, None] * inside)
-
-    def growth(self, other: Whitening) -> float:
-        """Return by how much no y is larger beside this noise than beside another one.
-
-        A reading w in units of the floor has a standard deviation |[R^T; I] w|, R being the
-        columns. Columns that differ by D lower it by at most D |w|, and so by at most that
-        share. A floor that is g (1 + d) times as large, with 0 <= d <= e, lowers it by at
-        most a share e (1 + |R|) beside what g raises it. It is infinite where these shares
-        say nothing.
-        """
-        if self.columns.shape != other.columns.shape:
-            return np.inf
-        ratios = self.floor / other.floor
-        gain = ratios.min()
-        size = 1 + np.linalg.norm(other.columns)
-        moved = np.linalg.norm(self.columns - other.columns) + 4 * EPS * size
-        uneven = (ratios.max() / gain - 1 + 4 * EPS) * size
-        if not max(moved, uneven) < 1:
-            return np.inf
-        return float(1 / (gain * (1 - moved) * (1 - uneven)))
 
     @property
     def rounding(self) -> float:
