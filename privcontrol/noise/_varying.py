@@ -766,8 +766,8 @@ class _Demand:
 class Program:
     """Demands on symmetric matrices, of which t, the squared shift, is to be least.
 
-    Those that are alike but for rounding are equal: what solves one is verified for noise
-    of another size. The search for a t that must be above ``most`` is given up. It is at
+    It is solved in numbers of nine places, and those with the same ones are equal: what
+    solves one is verified for noise of another size. The search for a t that must be above ``most`` is given up. It is at
     least each of the ``sums`` of numbers.
     """
 
@@ -806,9 +806,9 @@ class Program:
 
     @cached_property
     def _entries(self) -> NDArray:
-        """All numbers of the demands."""
+        """All numbers of the demands, as they are solved."""
         blocks = [block for each in self.demands for block in (each.X, each.Y)]
-        return np.concatenate([midpoints(block).ravel() for block in blocks])
+        return np.concatenate([_in_places(block).ravel() for block in blocks])
 
     def __hash__(self) -> int:
         return hash(tuple(self.sizes))
@@ -816,11 +816,7 @@ class Program:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Program) or self.sizes != other.sizes:
             return False
-        mine = self._entries
-        theirs = other._entries
-        if mine.shape != theirs.shape:
-            return False
-        return np.allclose(mine, theirs, 0.0, ROUNDED)
+        return np.array_equal(self._entries, other._entries)
 
     def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
         """Return E and F with the larger side E V E^T + t F of a demand."""
@@ -871,8 +867,8 @@ class Program:
     def _rest(self, demand: _Demand, known: Mapping[str, Any]) -> Any:
         """Return what the larger side of a demand exceeds the other one by."""
         E, F = self._target(demand)
-        X = midpoints(demand.X)
-        Y = midpoints(demand.Y)
+        X = _in_places(demand.X)
+        Y = _in_places(demand.Y)
         later = X.T @ known[demand.value] @ X
         rest = known["t"][0, 0] * F - later - Y.T @ Y
         if demand.weights:
@@ -937,6 +933,11 @@ class Program:
             total = math.fsum(float(found[name][0, 0]) for name in names)
             square = max(square, float_above(total))
         return square
+
+
+def _in_places(block: BallMatrix) -> NDArray:
+    """Return numbers with nine places, so that rounding does not change what is solved."""
+    return np.round(midpoints(block) / ROUNDED) * ROUNDED
 
 
 class _GivenUp(Exception):

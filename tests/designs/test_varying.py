@@ -5,6 +5,7 @@ a change under sequences of vertices, all of them or many.
 """
 
 import itertools
+from dataclasses import replace
 
 import cases
 import control as ct
@@ -16,9 +17,11 @@ from varying_cases import forced, whitening, worst_energy
 import privcontrol as pc
 from privcontrol.designs import region_design
 from privcontrol.designs.request import joined
+from privcontrol.noise import _varying
 from privcontrol.noise._varying import Program, VaryingSecret
 from privcontrol.noise.parts import White
 from privcontrol.numerics.balls import ball_matrix, working_bits
+from privcontrol.regions import halving
 from privcontrol.secrets.secret import SecretInputs, SignalMoves
 from privcontrol.systems.linear import LinearSystem
 
@@ -401,3 +404,27 @@ def test_no_noise_that_costs_less_is_given_up(monkeypatch, secret, floor):
     monkeypatch.setattr(region_design._Task, "_largest_size", lambda *_: np.inf)
     every = design(lag(0.85), SECRETS[secret], **options)
     assert found.std == pytest.approx(every.std, rel=1e-7)
+
+
+@pytest.mark.parametrize("kind", few(["single", "lasting", "ball"], of=1))
+def test_a_file_says_to_the_last_bit_what_its_design_said(kind, tmp_path):
+    """In a process that has solved no program for noise of another size."""
+    plant = cases.random_plant(4, states=3, outputs=3, radius=0.8)
+    vertices = pc.PlantBox.around(plant, relative=1e-2).sampled(3, rng=0)
+    models = pc.PlantPolytope([plant, *vertices], varying=True)
+    secret = SECRETS[kind]
+    if kind != "ball":
+        secret = replace(secret, radius=0.4, inputs=(plant.input_labels[0],))
+    noise = pc.design_output_noise(
+        plant,
+        horizon=14,
+        budget=cases.BUDGET,
+        adjacency=secret,
+        models=models,
+        floor=0.3,
+        max_std=np.inf,
+    )
+    noise.save(tmp_path / "noise.json")
+    _varying._solved.cache_clear()
+    halving.largest_shift.cache_clear()
+    assert pc.load(tmp_path / "noise.json").guarantee == noise.guarantee
