@@ -28,6 +28,8 @@ def design(plant=VEHICLE, **changes):
 def test_a_horizon_counts_samples():
     with pytest.raises(TypeError, match="horizon: expected a whole number of samples"):
         design(horizon=10.5)
+    with pytest.raises(TypeError, match=r"np\.inf for a run of any length, got None"):
+        design(horizon=None)
 
 
 def test_an_input_is_protected_as_a_disturbance():

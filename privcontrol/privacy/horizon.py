@@ -173,4 +173,9 @@ def horizon_of(samples: float) -> Horizon:
         return samples
     if isinstance(samples, float | np.floating) and samples == math.inf:
         return NO_HORIZON
+    if samples is None:
+        raise TypeError(
+            "horizon: expected a whole number of samples, or np.inf for a run of any "
+            "length, got None"
+        )
     return Run(sample_count(samples, "horizon"))

@@ -85,6 +85,11 @@ def _with_request(loop: LoopData, design: str, request: Request) -> LoopData:
     if design in RADIAL_LAWS:
         request = replace(request, family=design)
     if design == "laplace":
+        if not request.budget.epsilon:
+            raise ValueError(
+                'epsilon: expected a number > 0 for the design "laplace", whose noise has '
+                "delta = 0, got 0"
+            )
         budget = replace(request.budget, delta=0.0)
         request = replace(request, family="laplace", budget=budget)
     if design == "iid":

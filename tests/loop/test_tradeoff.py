@@ -190,6 +190,8 @@ def test_laplace_noise_promises_epsilon_without_a_delta():
         assert loop.cost(
             disturbance="design", measurement_noise="design"
         ).privacy == pytest.approx(cost.privacy)
+    with pytest.raises(ValueError, match='a number > 0 for the design "laplace"'):
+        found.loop("laplace", pc.PrivacyBudget(epsilon=0.0, delta=0.01))
 
 
 @pytest.mark.parametrize("joint", [False, True])
