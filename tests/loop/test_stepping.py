@@ -152,8 +152,9 @@ def test_trials_are_the_same_however_many_samples_are_drawn_at_a_time(
     )
     drawn = {"disturbance": "design", "measurement_noise": "design"}
     answers = []
+    block = 512
+    monkeypatch.setattr(simulation, "_trials_at_once", lambda states: block)
     for samples in (1, size):
-        block = 512
         monkeypatch.setattr(simulation, "CACHED", samples * 3 * block)
         answers.append(loop.simulate(trials=20, rng=4, **drawn))
     alone, together = answers
