@@ -49,6 +49,8 @@ _READ_MESSAGES = (
 #: Speed: numbers in a part of its rows. Smaller ones stay closer, but each reads all
 #: messages.
 _PART_NUMBERS = 1 << 19
+#: Speed: parts at most, for the same reason.
+_PARTS = 12
 
 #: Share of the error probability that goes to a bound of the rate, and its products.
 _RATE_SHARE = 0.1
@@ -73,7 +75,7 @@ def row_parts(
     rows for a million nodes.
     """
     n = iteration.shape[0]
-    count = math.ceil(n * block / _PART_NUMBERS)
+    count = min(_PARTS, math.ceil(n * block / _PART_NUMBERS))
     ends = np.linspace(0, n, count + 1).astype(int).tolist()
     parts = [slice(first, last) for first, last in pairwise(ends)]
     return [(rows, iteration[rows].tocsc()) for rows in parts]
