@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..privacy.horizon import Horizon
-from ..privacy.repetition import Correlations
+from ..privacy.repetition import Correlations, Deferred
 from ._endless import (
     joint_shift,
 )
@@ -71,7 +71,7 @@ class ChangesOfRegion(ByContent, Correlations):
 
 
 @dataclass(frozen=True, eq=False)
-class RegionOfChanges(ByContent, Correlations):
+class RegionOfChanges(ByContent, Deferred):
     """Hold how the noises of a region are undone, until it is asked for."""
 
     noises: tuple[Inverted, ...]
@@ -79,15 +79,6 @@ class RegionOfChanges(ByContent, Correlations):
     unit: float | None
     is_from_rest: bool
     several: float | None = None
-
-    def growth(self, count: int, separation: int) -> float:
-        return self.settled().growth(count, separation)
-
-    def promised(self, events: int, separation: int) -> float:
-        return self.settled().promised(events, separation)
-
-    def any_shape(self) -> tuple[float, NDArray]:
-        return self.settled().any_shape()
 
     def settled(self) -> ChangesOfRegion:
         return self._settled

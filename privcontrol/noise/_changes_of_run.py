@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
-from ..privacy.repetition import Correlations, growth_apart, growth_of_run
+from ..privacy.repetition import (
+    Correlations,
+    Deferred,
+    growth_apart,
+    growth_of_run,
+)
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..secrets.secret import Apart
 from ..systems.linear import Plant
@@ -80,7 +85,7 @@ class ChangesOfRun(ByContent, Correlations):
 
 
 @dataclass(frozen=True, eq=False)
-class RunOfChanges(ByContent, Correlations):
+class RunOfChanges(ByContent, Deferred):
     """Hold the noise, the secret and the plants of a run, until they are asked for."""
 
     parts: tuple[NoisePart, ...]
@@ -88,15 +93,6 @@ class RunOfChanges(ByContent, Correlations):
     plants: tuple[Plant, ...]
     horizon: int
     several: float | None = None
-
-    def growth(self, count: int, separation: int) -> float:
-        return self.settled().growth(count, separation)
-
-    def promised(self, events: int, separation: int) -> float:
-        return self.settled().promised(events, separation)
-
-    def any_shape(self) -> tuple[float, NDArray]:
-        return self.settled().any_shape()
 
     def settled(self) -> ChangesOfRun:
         return self._settled

@@ -61,6 +61,23 @@ class Correlations(Saved, ABC):
         return self
 
 
+class Deferred(Correlations):
+    """Hold what `settled` works out, until it is asked for."""
+
+    @abstractmethod
+    def settled(self) -> Correlations:
+        """Return the same in few numbers, worked out once."""
+
+    def growth(self, count: int, separation: int) -> float:
+        return self.settled().growth(count, separation)
+
+    def promised(self, events: int, separation: int) -> float:
+        return self.settled().promised(events, separation)
+
+    def any_shape(self) -> tuple[float, NDArray]:
+        return self.settled().any_shape()
+
+
 @dataclass(frozen=True)
 class Change(Saved):
     """State the kind of change of a secret signal that a guarantee is about.
