@@ -78,7 +78,9 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     was_tried = request.has_models and request.drawn_afresh
     was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
     most = found.cost * (1 - ALIKE)
-    if is_own or was_tried or most <= found.lower_bound:
+    # of a grid a larger floor lets less through, and the bound is for the floor asked for
+    is_best = request.resolution is None and most <= found.lower_bound
+    if is_own or was_tried or is_best:
         return None
     lasts = request.horizon.ends and come_once(request.adjacency)
     if lasts and not problem.varies:

@@ -495,6 +495,37 @@ def test_a_secret_that_nothing_published_depends_on_is_refused(family, resolutio
         )
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        pc.DisturbanceAdjacency({"u[0]": 1.0}),
+        pc.DisturbanceAdjacency({"u[0]": 1.0}, norm="l2"),
+        pc.StateAdjacency({"s0": 1.0}, times=0),
+    ],
+)
+@pytest.mark.parametrize("resolution, alone", [(0.001, False), (0.05, True)])
+def test_independent_noise_is_returned_where_a_grid_makes_it_cheaper(
+    secret, resolution, alone
+):
+    """The best noise beside a floor of 0.3 cost up to six times as much on a coarse grid.
+
+    Over five samples the grid's steps take .37 of a shift of .5 through that floor, and a
+    small part of it through larger noise.
+    """
+    plant = cases.random_plant(1, states=1, inputs=1, outputs=1, radius=0.8)
+    asked = {
+        "horizon": 5,
+        "budget": pc.PrivacyBudget(gdp=0.5),
+        "adjacency": secret,
+        "models": "exact",
+        "resolution": resolution,
+    }
+    noise = pc.design_output_noise(plant, floor=0.3, **asked)
+    other = pc.design_output_noise(plant, family="iid-gaussian", **asked)
+    assert noise.design.cost <= other.design.cost * (1 + 1e-6)
+    assert (len(noise.parts) == 1) == alone
+
+
 @pytest.mark.parametrize("resolution", [0.0, 0.05])
 @pytest.mark.parametrize(
     "secret",
