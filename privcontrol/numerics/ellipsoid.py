@@ -20,27 +20,20 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
-from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUNDED, SHARP
+from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUNDED
 
-#: Points that the first, cheap steps look at; 8 r if that is more.
-_PRESELECTED = 1024
 #: Working points to start with; 4 r if that is more.
 _FIRST = 64
-#: Multiplicative updates that choose them.
-_UPDATES = 3
 #: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
 #: must be.
 _MAX_EXPONENT = 900
 #: Condition of the points, after scaling each coordinate.
 _MAX_CONDITION = 1e14
-#: Least price of a direction that costs nothing, over that of the dearest.
-_LEAST_PRICE = 1e-20
 #: Newton steps without a tenth of progress after which rounding has the last word, where
 #: nobody pays for the gap.
 _MAX_STALLED = 6
-#: Relative error of the kernel of Newton steps above `_EXACT_STEPS` dimensions.
-_LOOSE_KERNEL_TOL = 1e-3
-_EXACT_STEPS = 32
+#: Relative error of the kernel of Newton steps.
+_KERNEL_TOL = 1e-3
 
 #: Multiplicative updates in hundreds of dimensions between two looks at all points, and
 #: how much lighter than the heaviest point one is that rests until then.
@@ -52,12 +45,10 @@ _POWER = 1.9
 _MOMENTUM = 0.8
 _LEAST_LOG = 60.0
 #: Fewest dimensions in which a search over some times saves any, how many times fewer
-#: moves than dimensions it has, the least weight that it proposes, and the updates in
-#: which that has to lead to the gap.
+#: moves than dimensions it has, and the least weight that it proposes.
 _MANY = 256
 _THINNED = 4
 _LIGHTEST = 1e-4
-_SOON = 20
 #: Variance, relative to the largest, of directions in which no point lies.
 _NO_VARIANCE = 1e-16
 
@@ -406,20 +397,13 @@ def rough_shape_over_time(
     """The `rough_shape` of points whose weights hardly change from one to the next.
 
     Each is followed by ``period`` - 1 others, such as moves of other signals at the same
-    time, and then by its like. A search over some times proposes weights for all. Where
-    they do not lead to a gap of ``tol`` soon, the search starts from equal ones. So it does
-    not where ``begun`` has weights for as many points.
+    time, and then by its like. A search over some times proposes weights for all, unless
+    ``begun`` has weights for as many points.
     """
-    if begun is not None and begun.fit(points, ()):
-        return rough_shape(points, tol, floor=floor, begun=begun)
-    weights = _weights_over_time(points, tol, period, floor)
-    if weights is not None:
-        found = rough_shape(
-            points, tol, floor=floor, weights=weights, updates=_SOON, begun=begun
-        )
-        if found.cost <= found.lower_bound * (1 + tol):
-            return found
-    return rough_shape(points, tol, floor=floor, begun=begun)
+    weights = None
+    if begun is None or not begun.fit(points, ()):
+        weights = _weights_over_time(points, tol, period, floor)
+    return rough_shape(points, tol, floor=floor, weights=weights, begun=begun)
 
 
 def _weights_over_time(
@@ -609,52 +593,56 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
-    """A first working set, with multipliers from a few multiplicative updates."""
+    """A first working set, with multipliers from one multiplicative update."""
     size = len(points)
     lower, inverse = _whitening(points)
     vectors, roots, _ = np.linalg.svd(lower.T @ weight_factor, full_matrices=False)
     # each price adds its root to the gap, which free directions do not need smaller
-    least = max((min(tol, 1.0) / size) ** 2, _LEAST_PRICE)
+    least = (min(tol, 1.0) / size) ** 2
     prices = np.maximum((roots / roots[0]) ** 2, least)
     inverse = vectors.T @ inverse
-    index = _preselected(inverse, points)
+    index = _first_points(inverse, points)
+    count = len(index)
     it = _Iterate(
         points=inverse @ points[:, index],
         cost=prices,
         basis=lower @ vectors,
         inverse=inverse,
-        multiplier=np.ones(len(index)),
-        slack=np.ones(len(index)),
+        multiplier=np.ones(count),
+        slack=np.ones(count),
         index=index,
     )
-    for _ in range(_UPDATES):
-        it.balance()
-        it.multiplier = it.multiplier * it.squares()
-    first = max(_FIRST, 4 * size)
-    if first < len(index):
-        outermost = np.argpartition(-it.squares(), first)[:first]
-        # those alone may lie in a plane
-        span = qr(it.points, mode="r", pivoting=True)[1][:size]
-        chosen = np.union1d(outermost, span)
-        it.points = it.points[:, chosen]
-        it.multiplier = it.multiplier[chosen]
-        it.index = it.index[chosen]
+    it.balance()
+    it.multiplier = it.multiplier * it.squares()
     it.recentre(1e-2)
     return it
 
 
-def _preselected(inverse: NDArray, points: NDArray) -> NDArray:
-    """Indices of the points that stick out most and of some others; none is zero."""
+def _first_points(inverse: NDArray, points: NDArray) -> NDArray:
+    """Indices of points that stick out most, and of some that span; none is zero."""
     size, count = points.shape
-    index = np.arange(count)
-    half = max(_PRESELECTED // 2, 4 * size)
-    if count > 2 * half:
-        squares = _squares(inverse, points)
-        outermost = np.argpartition(squares, count - half)[-half:]
-        others = index[:: count // half]
-        index = np.union1d(outermost, others)
-    nonzero = points[:, index].any(axis=0)
-    return index[nonzero]
+    inside = inverse @ points
+    squares = np.einsum("ij,ij->j", inside, inside)
+    first = max(_FIRST, 4 * size)
+    chosen = np.arange(count)
+    if first < count:
+        outermost = np.argpartition(-squares, first)[:first]
+        # those alone may lie in a plane
+        chosen = np.union1d(outermost, _spanning(inside))
+    return chosen[squares[chosen] > 0]
+
+
+def _spanning(points: NDArray) -> list[int]:
+    """Indices of r columns that span, each the farthest from the span of those before."""
+    rest = points.copy()
+    chosen: list[int] = []
+    for _ in points:
+        squares = np.einsum("ij,ij->j", rest, rest)
+        farthest = int(squares.argmax())
+        axis = rest[:, farthest] / np.sqrt(squares[farthest])
+        rest -= np.outer(axis, axis @ rest)
+        chosen.append(farthest)
+    return chosen
 
 
 def _squares(inverse: NDArray, points: NDArray) -> NDArray:
@@ -674,9 +662,8 @@ def _worst_of_each_direction(
     size = len(points)
     squares[it.index] = 0.0
     outside = np.flatnonzero(squares > 1)
-    most = 4 * _PRESELECTED
     order = np.argsort(-squares[outside])
-    outside = outside[order[:most]]
+    outside = outside[order[:CACHED]]
     inside = it.inverse @ points[:, outside]
     unit = inside / np.sqrt(squares[outside])
     free = np.ones(len(outside), bool)
@@ -787,13 +774,10 @@ def _newton_matrix(it: _Iterate) -> NDArray:
 
 def _cauchy_factors(cost: NDArray) -> NDArray:
     """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), few of them."""
-    tol = SHARP
-    if len(cost) > _EXACT_STEPS:
-        tol = _LOOSE_KERNEL_TOL
     root = np.sqrt(cost)
     kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
     values, vectors = np.linalg.eigh(kernel)
-    large = values > tol
+    large = values > _KERNEL_TOL
     factors = vectors[:, large] * np.sqrt(values[large])
     return factors.T / np.sqrt(2 * cost)
 

@@ -114,7 +114,7 @@ def test_the_optimal_noise_matches_cvxpy(seed):
     noise = design(plant, pc.DisturbanceAdjacency(1.0), horizon=6)
     best = oracles.least_cost(images(plant, plant.B, 6), ALLOWED)
     assert noise.design.cost == pytest.approx(best, rel=1e-5)
-    assert noise.design.gap < 1e-8
+    assert noise.design.gap < 1e-6
     assert noise.design.cost == pytest.approx(
         np.trace(oracles.stacked_covariance(noise)), rel=1e-9
     )
