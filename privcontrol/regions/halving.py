@@ -37,7 +37,7 @@ _DECIDING = 4.0
 #: Relative distance of the two bounds at which no box is halved any more.
 _SHARP = 1e-3
 #: Speed: numbers of the responses that are looked at together.
-_LOOKED_AT = 1 << 17
+_LOOKED_AT = 1 << 16
 #: Speed: corners that are looked at together.
 _AT_ONCE = 32
 
@@ -419,7 +419,8 @@ def _expanded(
     matrix[moves.entries] += middle
     A, C = np.split(matrix, [n])
     forward = moves.horizon - 1 - int(moves.times.min())
-    start = np.hstack([np.eye(n), moves.axes])
+    driven = _driven_states(moves)
+    start = np.hstack([np.eye(n)[:, driven], moves.axes])
     free = FreeResponse(A, start, back, forward, rounded=True)
     outputs = free.outputs(C)
     states = free.states()
@@ -427,9 +428,9 @@ def _expanded(
     reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
     left_out = _left_out(moves, C, outputs, states, reach)
     linear = np.zeros((1 + len(reach), *left_out.shape))
-    linear[0] = outputs[:, :, n:]
+    linear[0] = outputs[:, :, len(driven) :]
     past = slice(back - 1, None, -1)
-    signal = states[:, :, n:]
+    signal = states[:, :, len(driven) :]
     for slope, row, column, width in zip(
         linear[1:], *moves.entries, reach, strict=True
     ):
@@ -437,11 +438,22 @@ def _expanded(
         if row >= n:
             slope[:, row - n] = enters
         else:
-            leaves = outputs[:, :, row]
+            leaves = outputs[:, :, np.searchsorted(driven, row)]
             slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
             if back:
                 slope[past] = -_convolved(leaves[past], enters[past])
     return left_out, linear
+
+
+def _driven_states(moves: UncertainMoves) -> NDArray:
+    """Return the states that uncertain entries drive, all where moves lie in the past.
+
+    An inverse of A differs by more than these rows.
+    """
+    if moves.back:
+        return np.arange(moves.order)
+    rows, _ = moves.entries
+    return np.unique(rows[rows < moves.order])
 
 
 def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
@@ -459,16 +471,19 @@ def _left_out(
     """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
     n = moves.order
     back = moves.back
+    driven = _driven_states(moves)
     spread = np.zeros_like(moves.spread)
     spread[moves.entries] = reach
     spread_A, spread_C = np.split(spread, [n])
     # pairs of doubles are known to 60 bits, balls to 180 of their column's largest entry
     largest = np.abs(states).max(axis=1, keepdims=True)
     sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
-    read = np.abs(outputs[:, :, :n]) * (1 + 1e-14)
-    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :n]
-    none = np.zeros((n, n))
-    future = _higher_orders(sizes[back:], read[back:], spread_A, none, spread_C)
+    count = len(driven)
+    read = np.abs(outputs[:, :, :count]) * (1 + 1e-14)
+    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :count]
+    first = spread_A[driven]
+    none = np.zeros_like(first)
+    future = _higher_orders(sizes[back:], read[back:], first, none, spread_C)
     if not back:
         return future
     orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
@@ -500,29 +515,30 @@ def _higher_orders(
 ) -> NDArray:
     """Bounds (T, p, q) of the second and higher orders of the responses of moves.
 
-    Sizes of S^t and of S^t V stand in ``states`` (T, n, n + q), those of C S^t in ``read``
-    (T, p, n). The step S is known to within a first and a higher order, C to within
-    ``moved``. With P, L and R the sizes of a state's value, first order and rest,
+    The step S is known to within a first and a higher order (k, n) of the rows of k states,
+    C to within ``moved``. Sizes of the columns of S^t for these states and of S^t V stand in
+    ``states`` (T, n, k + q), those of C S^t in ``read`` (T, p, k). With P, L and R the sizes
+    of a state's value, first order and rest,
 
         L(t) = sum |S^(t-1-s)| first P(s),
         R(t) = sum |S^(t-1-s)| (first (L + R) + higher (P + L + R))(s),
 
     and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
-    samples, _, n = read.shape
-    values = states[:, :, n:]
-    moves = values.shape[2]
+    samples, _, driven = read.shape
+    values = states[:, :, driven:]
+    _, n, moves = values.shape
     # side by side, the latest sample first, so that a sum over the past is one product
-    kernel = np.concatenate([states[:, :, :n], read], axis=1)
+    kernel = np.concatenate([states[:, :, :driven], read], axis=1)
     late = np.concatenate(kernel[::-1], axis=1)
-    forced = np.zeros((samples, n, 2 * moves))
-    past = forced.reshape(samples * n, -1)
+    forced = np.zeros((samples, driven, 2 * moves))
+    past = forced.reshape(samples * driven, 2 * moves)
     out = np.zeros((samples, read.shape[1], moves))
     rounding = 4 * EPS * (samples + 8)
     with np.errstate(over="ignore", invalid="ignore"):
         forced[:, :, :moves] = first @ values
         for t, value in enumerate(values):
-            both = late[:, (samples - t) * n :] @ past[: t * n]
+            both = late[:, (samples - t) * driven :] @ past[: t * driven]
             linear, rest = both[:, :moves], both[:, moves:]
             later = linear[:n] + rest[:n]
             out[t] = rest[n:] + rounding * linear[n:] + moved @ later

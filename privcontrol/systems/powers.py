@@ -477,6 +477,8 @@ class LongOrbit:
     def of(cls, step: BallMatrix, start: BallMatrix, samples: int) -> LongOrbit:
         """Compute it with balls of the working bits."""
         width = start.ncols()
+        if samples == 1:
+            return cls(start, [step**0], width, Pairs.of_balls(start))
         first, leap = _first_block(step, start, math.isqrt(samples) * width)
         powers = [leap**0]
         blocks = -(-samples * width // first.ncols())
