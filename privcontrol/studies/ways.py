@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 import control as ct
 import numpy as np
@@ -41,15 +41,20 @@ PATIENCE = 5.0
 
 #: Samples times outputs up to which dense noise takes about a second, for changes of any
 #: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one
-#: sample. Independent noise takes some seconds for as many as the last.
+#: sample.
 _MOST_ENTRIES = 80
 _MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
 
 #: Samples of a short change.
 _SHORT = 8
 
-#: Samples times outputs times states up to which responses to independent noise do.
-_MOST_RESPONSES = 20_000
+#: Speed: a run of at least so many times a change's length, by whose end the plant's modes
+#: have fallen to such a share, has noise of low order, within about a second.
+_MANY_CHANGES, _FORGOTTEN = 24, 1e-4
+
+#: Samples times outputs, and these times states, up to which independent noise takes some
+#: seconds.
+_MOST_INDEPENDENT, _MOST_RESPONSES = 1000, 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
 #: which it is too much. A secret as large as the signal is beyond the latter.
@@ -279,8 +284,10 @@ def options(
     with ``models="exact"``. A way that does not exist, or comes after some seconds, is
     left out with the reason. So is one that would take long over a horizon of T samples:
     for a changing input shaped noise is designed up to T p = 80, for short changes up to
-    120 (any shape), 400 (one level) or 1,000 (one sample), and independent noise up to
-    T p = 1,000 and T p n = 20,000 for n states. `design_output_noise` takes the time.
+    120 (any shape), 400 (one level) or 1,000 (one sample). Runs may be of any length
+    for changes of at most T / 24 samples, if the plant's modes fall to 1e-4 within the run.
+    Independent noise is designed up to T p = 1,000 and T p n = 20,000 for n states.
+    `design_output_noise` takes the time.
 
     Parameters
     ----------
@@ -490,28 +497,42 @@ def _percent(increase: float | None) -> str:
 
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     """Leave out noise that takes long."""
-    horizon = given["horizon"]
+    horizon, adjacency = given["horizon"], given["adjacency"]
+    if not (disturbances(adjacency) and horizon.ends):
+        return
     first = sys if isinstance(sys, ct.StateSpace) else sys[0]
     entries = horizon * first.noutputs
-    is_shaped = not given.get("family", "").startswith("iid")
-    adjacency = given["adjacency"]
-    if is_shaped:
-        is_long = entries > _most_entries(adjacency)
-    else:
-        is_long = entries > _MOST_SINGLE
+    if given.get("family", "").startswith("iid"):
+        is_long = entries > _MOST_INDEPENDENT
         is_long |= entries * first.nstates > _MOST_RESPONSES
-    if disturbances(adjacency) and is_long and horizon.ends:
+    else:
+        is_long = entries > _most_entries(adjacency)
+        is_long &= not _has_low_order(sys, adjacency, horizon)
+    if is_long:
         raise _NotOffered(
             f"{entries:g} samples of outputs take long to design; ask design_output_noise"
         )
 
 
+def _has_low_order(sys: Plants, adjacency: Adjacency, horizon: float) -> bool:
+    """Return whether noise of low order is likely to be within its gap of the best."""
+    if not isinstance(sys, ct.StateSpace) or not _is_plain(adjacency):
+        return False
+    left = spectral_radius(Plant.of(sys)) ** int(horizon)
+    return horizon >= _MANY_CHANGES * adjacency.duration and left <= _FORGOTTEN
+
+
+def _is_plain(adjacency: Adjacency) -> TypeGuard[DisturbanceAdjacency]:
+    """Return whether the secret is one change, of one level or of any shape."""
+    if not isinstance(adjacency, DisturbanceAdjacency):
+        return False
+    is_plain = adjacency.norm == "single" and adjacency.profiles is None
+    return is_plain and not adjacency.is_moving and adjacency.events == 1
+
+
 def _most_entries(adjacency: Adjacency) -> int:
     """Return the samples times outputs up to which dense noise takes about a second."""
-    if not isinstance(adjacency, DisturbanceAdjacency):
-        return _MOST_ENTRIES
-    is_plain = adjacency.norm == "single" and adjacency.profiles is None
-    if not is_plain or adjacency.is_moving or adjacency.events > 1:
+    if not _is_plain(adjacency):
         return _MOST_ENTRIES
     if adjacency.duration == 1:
         return _MOST_SINGLE
