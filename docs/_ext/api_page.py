@@ -124,7 +124,7 @@ ENGINE_ROOMS = (
     ),
     (
         Mechanism,
-        "left release_exactly shifts",
+        "release_exactly shifts",
         "what `release` and `guarantee` are made of",
     ),
     (

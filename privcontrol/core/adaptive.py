@@ -47,8 +47,9 @@ from ..privacy.store import (
     this_process,
 )
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
+from .covered import padding_of
 from .manifold import AffineManifold
-from .mechanism import FRESH, Mechanism, beside, padding_of
+from .mechanism import FRESH, Mechanism, beside
 from .noise import Noise, family_of
 from .query import LinearQuery
 

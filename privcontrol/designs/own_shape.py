@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.mechanism import padding_of
+from ..core.covered import padding_of
 from ..core.noise import LaplaceNoise
 from ..noise._endless import NO_NOISE
 from ..noise.parts import DrawnOnce

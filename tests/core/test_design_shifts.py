@@ -9,7 +9,7 @@ from privcontrol.core import (
     GaussianNoise,
     LinearQuery,
     Mechanism,
-    mechanism as mechanism_module,
+    covered as covered_module,
 )
 
 
@@ -58,7 +58,7 @@ def test_bounds_of_shifts_enclose_those_of_rational_arithmetic(
 ):
     """In doubles, too, the bounds hold and are no more than the condition demands."""
     if not balls:
-        monkeypatch.setattr(mechanism_module, "is_quick", lambda *lengths: False)
+        monkeypatch.setattr(covered_module, "is_quick", lambda *lengths: False)
     rng = np.random.default_rng(decades)
     for _ in range(10):
         factor = thin_factor(rng, 4, 4, decades)
