@@ -65,10 +65,6 @@ _MOST_ROUNDS = 12
 _NEAR_ROUNDS = 5
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
-#: Share of the shift that the next round leaves where designs end at such a gap, since
-#: their shifts do not follow the budget more closely.
-_SPARED = 2e-4
-_ROUGH = 1e-4
 #: Excess of scaled noise over its budget from which on it is given up.
 _HOPELESS = 10.0
 #: Cost relative to its bound up to which noise for one of the plants is good enough.
@@ -80,17 +76,15 @@ _STEP = math.log(4.0)
 _FEW_STEPS, _MOST_STEPS = 3, 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
 #: with a design, and how sharply the cheapest one is located among them.
-_LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.05
+_LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.1
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
 #: Gap of designs that are compared for lists, and the one up to which the bound of those
 #: for regions, whose gap is that of the request, stands for the least cost.
 _GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
-#: Logarithms of floors between which the last models of the cost are made, and its fall,
-#: as a share of the gap of designs, from which on no more follow.
-_NARROW, _FLAT = 0.025, 0.2
-#: Speed: the same of the first models, the longest step, and how many models there are.
+#: Speed: logarithms of floors between which the first models of the cost are made, the
+#: longest step, and how many models there are.
 _WIDE, _LONGEST, _MOST_MODELS = 0.4, 2.0, 12
 
 _REMEMBERED = (
@@ -154,7 +148,6 @@ def _meeting_budget(
             target = min(target, nearby.certify(sized.parts).gdp)
         if rounds == 0:
             lower_bound = min(sized.lower_bound, sized.cost)
-            is_rough = sized.cost > lower_bound * (1 + _ROUGH)
         with search_round(2 * rounds + 1):
             shift = shift_of(request, sized.parts)
         if shift <= allowed:
@@ -163,8 +156,7 @@ def _meeting_budget(
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        spared = _SPARED if is_rough else ROUNDED
-        target *= (allowed / shift * (1 - spared)) ** (1 / slope)
+        target *= (allowed / shift * (1 - ROUNDED)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
@@ -590,7 +582,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
             search = _Search(standing, size, largest, gap=gap)
             search.along_all(_LOWEST, _HIGHEST, _WIDE if apart else _FLOOR_SHARP)
             if apart:
-                search.apart(_COARSE if in_region else _NARROW)
+                search.apart(_COARSE if in_region else _FLOOR_SHARP)
             start = search.logs
     if not in_region:
         return search.sharp()
@@ -639,7 +631,7 @@ class _Search:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
         self._problem = replace(problem, rough=Rough(gap))
-        self._flat = _FLAT * gap
+        self._flat = gap
         self._size = size
         self._excess_of = excess_of
         self._refusal: Exception | None = None

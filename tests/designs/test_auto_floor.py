@@ -58,7 +58,7 @@ def test_floors_of_several_outputs_are_those_of_the_convex_optimum(outputs, seed
     request = {"horizon": 5, "budget": BUDGET, "adjacency": adjacency}
     noise = pc.design_output_noise(sys, **request, floor="auto", models=models)
     least = least_cost_of_any_floor([sys, *models], adjacency, 5)
-    assert noise.design.cost == pytest.approx(least, rel=1e-5)
+    assert noise.design.cost == pytest.approx(least, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", few(range(3), of=1))
