@@ -438,21 +438,24 @@ def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
 
 def _fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDArray:
     """The triangular root, so large that no shift is above what the budget allows."""
-    # with a floor a small excess needs a larger step
-    power = 2 if problem.floor.any() else 1
+    floored = problem.floor.any()
+    most = 1 + LARGEST_EXCESS
+    tries = count(1)
 
     def evaluate(size: float) -> tuple[Fitted, float]:
         found = evaluated(problem, factor * size, responses)
-        return found, (found[1].max() / problem.allowed_beside_grid) ** power
+        excess = float(found[1].max()) / problem.allowed_beside_grid
+        if floored and 1 < excess <= most:
+            # a floor that hides nearly all leaves little to the size: steps double
+            excess = min(excess ** (2 ** next(tries)), most)
+        return found, excess
 
-    most = (1 + LARGEST_EXCESS) ** power
     if problem.rough is not None:
         found, excess = evaluate(1.0)
         if excess <= most:
             return found[0]
     found, _, excess = scale_to_budget(evaluate, 1.0, largest_excess=most)
     if not excess <= 1:
-        floored = power == 2
         ways = "protect fewer times or shorten the horizon"
         raise UncertifiableError(
             f"the noise exceeds its budget by {excess - 1:.1e} when evaluated back: "

@@ -5,6 +5,7 @@ import tracemalloc
 import warnings
 from dataclasses import replace
 
+import cases
 import control as ct
 import cvxpy as cp
 import numpy as np
@@ -266,3 +267,22 @@ def test_models_of_a_long_run_are_looked_at_in_little_memory():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20e6
+
+
+def test_a_floor_that_hides_nearly_all_leaves_noise_that_meets_its_budget():
+    """It was refused for an excess of 4e-15, since the size of the rest hardly counts."""
+    rng = np.random.default_rng(70)
+    states, outputs = int(rng.integers(1, 5)), int(rng.integers(1, 3))
+    plant = cases.random_plant(70, states, 1, outputs, rng.uniform(0.5, 1))
+    request = {
+        "horizon": 15,
+        "budget": pc.PrivacyBudget(gdp=0.5),
+        "adjacency": pc.DisturbanceAdjacency({"u[0]": 1.0}, norm="l2"),
+        "models": "exact",
+        "resolution": 0.7259318069453653,
+        "max_std": np.inf,
+    }
+    noise = pc.design_output_noise(plant, floor="auto", **request)
+    alone = pc.design_output_noise(plant, family="iid-gaussian", **request)
+    assert noise.guarantee.gdp <= 0.5
+    assert noise.design.cost <= alone.design.cost
