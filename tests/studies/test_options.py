@@ -103,20 +103,29 @@ def test_short_changes_are_designed_over_longer_runs(
     assert ("shaped" in found.left_out) is not is_short
 
 
-def test_a_day_in_a_room_has_shaped_noise():
-    """Five-minute samples: a visit of up to an hour was left out, as noise that takes long."""
+def room_with(pole):
+    return ct.ss(pole, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"])
+
+
+@pytest.mark.parametrize("pole", [0.9, 0.9645])
+def test_a_day_in_a_room_has_shaped_noise(pole):
+    """Five-minute samples: a visit of up to an hour was left out, as noise that takes long.
+
+    The slower mode has fallen to 3e-5 by the end.
+    """
     visit = pc.DisturbanceAdjacency({"people": 1.0}, duration=12, shape="any")
-    found = by_name(pc.options(ROOM, horizon=288, budget=BUDGET, adjacency=visit))
-    assert {"shaped", "one level of change", "independent"} <= found.keys()
+    room = room_with(pole)
+    found = by_name(pc.options(room, horizon=288, budget=BUDGET, adjacency=visit))
+    assert {"shaped", "independent"} <= found.keys()
     assert found["shaped"].std.max() < found["independent"].std.max()
 
 
-@pytest.mark.parametrize("pole, duration", [(0.98, 12), (0.9, 13)])
+@pytest.mark.parametrize("pole, duration", [(0.9722, 12), (0.9, 13)])
 def test_a_slow_plant_or_a_long_change_is_left_out(pole, duration):
-    """A mode that has fallen to 0.003 by the end, and changes of more than T / 24 samples."""
-    slow = ct.ss(pole, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"])
+    """A mode that has fallen to 3e-4 by the end, and changes of more than T / 24 samples."""
     visit = pc.DisturbanceAdjacency({"people": 1.0}, duration=duration, shape="any")
-    found = pc.options(slow, horizon=288, budget=BUDGET, adjacency=visit)
+    room = room_with(pole)
+    found = pc.options(room, horizon=288, budget=BUDGET, adjacency=visit)
     assert "288 samples of outputs take long" in found.left_out["shaped"]
 
 
