@@ -53,6 +53,10 @@ def near(rng, plant, count=2):
 
 
 def states_over_run(rng, kind):
+    if kind in ("states long", "states growing"):  # with more moves than are all proved
+        step = 1.0 if kind == "states long" else 1.002
+        lag = ct.ss([[step]], [[1.0]], [[1.0]], [[0.0]], True)
+        return lag, {"horizon": 300, "adjacency": pc.StateAdjacency({"x[0]": 1.0})}
     plant = plant_of(rng, radius=rng.uniform(0.7, 1.02))
     run = {"horizon": int(rng.integers(2, 40))}
     secret = state(rng, plant, None if rng.random() < 0.6 else 0)
@@ -305,7 +309,7 @@ KINDS = dict.fromkeys(
     (
         "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
         "ball inf", "ball floor", "models", "grid", "own shape", "independent", "laplace",
-        "independent laplace",
+        "independent laplace", "states long", "states growing",
     ),
     states_over_run,
 )  # fmt: skip

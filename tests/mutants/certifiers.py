@@ -108,6 +108,8 @@ FUNCTIONS = (
 )
 KINDS = (
     "states",
+    "states long",
+    "states growing",
     "floor",
     "ball floor",
     "grid",
