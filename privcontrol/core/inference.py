@@ -403,14 +403,14 @@ class _Perturbation(Released):
         if rng is not None:
             shape = np.reshape(values, rows).shape
             standard = law.standard(generator(rng), shape).reshape(values.shape)
-            drawn = np.resize(self.scale, values.size).reshape(values.shape) * standard
+            drawn = self._scales(values.size).reshape(values.shape) * standard
             noisy = (values + drawn).reshape(-1)
             return on_grid(noisy, grid).reshape(values.shape)
         if exact is None:
             exact, _ = exact_data(values, "model")
         if not exact:
             return values.copy()
-        sizes = np.resize(self.scale, len(exact))
+        sizes = self._scales(len(exact))
         eta: list[StandardEntry] = []
         if isinstance(law, BallNoise):
             for _ in range(len(exact) // law.dimension):
@@ -418,6 +418,11 @@ class _Perturbation(Released):
         family = "laplace" if eta else self.family
         released = exact_release(exact, sizes, family, grid=grid, eta=eta)
         return released.reshape(values.shape)
+
+    def _scales(self, count: int) -> NDArray:
+        """Return the size of each of so many numbers, which stand row by row."""
+        of_row = np.atleast_1d(self.scale)
+        return np.tile(of_row, count // len(of_row))
 
     @property
     def _of_row(self) -> tuple[int, ...]:
