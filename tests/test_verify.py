@@ -79,13 +79,18 @@ def test_it_runs_as_a_module_of_the_package(path):
 
 @pytest.mark.parametrize("kind", [*REQUESTS, *ENDLESS])
 def test_files_of_every_kind_of_noise_hold(kind, path):
+    """It finds what the noise claims, and hardly anything of the budget (1, 0.01) is left.
+
+    gdp may exceed a claim by 1e-9, and delta grows 5.4 times as much. Below the budget, how
+    much is left depends on the processor: 1.1e-7 of delta with AVX-512.
+    """
     one = noise(kind)
     one.save(path)
     report = verify.checked(path)
     assert report["status"] == 0, report
     if one.family == "gaussian":
         assert float(report["gdp"]) == pytest.approx(one.guarantee.gdp, rel=1e-8)
-        assert float(report["delta"]) == pytest.approx(0.01, rel=1e-7)
+        assert 1 - 1e-6 < float(report["delta"]) / 0.01 < 1 + 6e-9
     else:
         assert float(report["epsilon"]) == pytest.approx(1.0, rel=1e-9)
 
