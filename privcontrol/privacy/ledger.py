@@ -186,12 +186,15 @@ class PrivacyLedger:
         if known is None:
             return ledger
         instance_of(known, str, "known", "ledger.head")
-        number, _, digest = known.partition(":")
-        if not (number.isdecimal() and digest):
+        # heads had two parts, before they said how often the file was written
+        found = re.fullmatch("([0-9]+):([0-9a-f]+)(?::([0-9]+))?", known)
+        if not found:
             raise ValueError(
                 "known: expected the head of a ledger, such as ledger.head gave it"
             )
-        if ledger._store.digest(int(number)) != digest:
+        number, digest, written = found.groups(default="0")
+        is_older = ledger._store.snapshot().revision < int(written)
+        if is_older or ledger._store.digest(int(number)) != digest:
             raise ValueError(
                 "known: the file does not hold this head: it is an older copy, such as a "
                 "restored backup, or another ledger. Charge what is missing before anything "
@@ -385,9 +388,11 @@ class PrivacyLedger:
     def by_period(self, period: str) -> list[tuple[datetime, float]]:
         """Return what was spent in each period in which something was charged.
 
-        The charges of each period are composed separately: an attacker who sees this
-        period alone learns no more. `spent` is about an attacker who collects all
-        periods, and it has no bound if every day may spend as much as the one before.
+        The charges of each period are composed separately: an attacker who sees only what
+        they were made for learns no more. A charge counts when it is made, so a run that
+        is published over several periods counts in the first one alone. `spent` is about
+        an attacker who collects all periods, and it has no bound if every day may spend
+        as much as the one before.
 
         Parameters
         ----------
@@ -429,9 +434,12 @@ class PrivacyLedger:
 
     @property
     def head(self) -> str:
-        """The number and the digest of the newest entry, which no older state has."""
+        """The newest entry's number and digest, and how often the file was written.
+
+        No older state has it: a gateway that publishes further writes to its ledger.
+        """
         known = self._store.snapshot()
-        return f"{known.number}:{known.digest}"
+        return f"{known.number}:{known.digest}:{known.revision}"
 
     def __reduce__(self) -> tuple:
         if isinstance(self._store, MemoryStore):

@@ -2,10 +2,11 @@
 
 The digest of an entry covers its text and the digest before it. Notes have names, and
 each has a digest. The state counts its revisions, and its digest covers it, both ends of
-the chain and the sum of the notes' digests, so a file that was altered, shortened, mixed
-up or put back does not verify. A process verifies all of it once, and later what is new
-and what it reads, so its work does not grow with the file. Digests reveal accidents, not
-forgers, who can compute digests as well.
+the chain and the sum of the notes' digests, so a file that was altered, shortened or mixed
+up does not verify, nor one that was put back while a process knows a newer state. A
+process verifies all of it once, and later what is new and what it reads, so its work does
+not grow with the file. Digests reveal accidents, not forgers, who can compute digests as
+well.
 
 Nothing is computed inside a transaction. A user of a store reads a snapshot, does its
 reckoning, and appends if the snapshot is still the newest one.

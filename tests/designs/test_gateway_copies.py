@@ -374,3 +374,28 @@ def test_a_file_and_its_ledger_that_were_copied_together_need_an_index_from_else
     with pytest.raises(pc.PrivacyError, match="another copy of it went on"):
         pc.Gateway.resume(backup / "state", ledger=ledger)
     pc.Gateway.resume(backup / "state", ledger=older).close()
+
+
+def test_a_head_from_elsewhere_refuses_a_file_and_ledger_copied_before_more_samples(
+    tmp_path,
+):
+    """No charge lies between the copies and the newest files, only samples do."""
+    names = [tmp_path / "gateway", tmp_path / "ledger"]
+    path, place = names
+    ledger = pc.PrivacyLedger(LARGE, place)
+    design = noise("independent")
+    with pc.Gateway(design, path=path, ledger=ledger, grid=1e-3, block=2) as gateway:
+        gateway.publish(0.0)
+    early = ledger.head
+    copies = [shutil.copy(name, f"{name} copy") for name in names]
+    with pc.Gateway.resume(path, ledger=ledger) as gateway:
+        gateway.publish(0.0)
+    late = ledger.head
+    assert late != early
+    assert pc.PrivacyLedger.open(place, known=early).head == late
+    assert pc.PrivacyLedger.open(place, known=late.rpartition(":")[0]).head == late
+    for name, copied in zip(names, copies, strict=True):
+        shutil.copy(copied, name)
+    with pytest.raises(ValueError, match="older copy"):
+        pc.PrivacyLedger.open(place, known=late)
+    assert pc.PrivacyLedger.open(place, known=early).head == early
