@@ -19,8 +19,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import cycle
+from operator import and_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -1078,6 +1079,9 @@ def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
     aligned = first.aligned and second.aligned
     is_alike = aligned and len(first.rows) == len(second.rows)
     if not is_alike and len(first.rows) > 1 and len(second.rows) > 1:
+        is_of_blocks = _differs_in_blocks(first) or _differs_in_blocks(second)
+        if is_of_blocks and len(first.rows) * len(second.rows) <= _EVALUATED:
+            return _paired(first, second)
         return composed(_one_row(first), _one_row(second))
     if len(first.rows) < len(second.rows):
         first, second = second, first
@@ -1102,12 +1106,54 @@ def composed(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
     )
 
 
+def _paired(first: PrivacyLoss, second: PrivacyLoss) -> PrivacyLoss:
+    """Return the loss of two releases whose rows stand for moves each in its own way.
+
+    A move is within some row of the first and some row of the second.
+    """
+    alone = [replace(first, rows=(row,), moves=((),)) for row in first.rows]
+    both = [row for one in alone for row in composed(one, second).rows]
+    rows = tuple(dict.fromkeys(both))
+    known = composed(alone[0], second)
+    return replace(known, rows=rows, moves=((),) * len(rows), attained=False)
+
+
+def _differs_in_blocks(loss: PrivacyLoss) -> bool:
+    """Return whether moves come with different shifts of radial noise."""
+    return any(row.radial != loss.rows[0].radial for row in loss.rows)
+
+
 def _one_row(loss: PrivacyLoss) -> PrivacyLoss:
     """Return one row that bounds all moves, with one coordinate for those of Laplace."""
-    worst = max(loss.rows, key=lambda row: row.largest)
-    largest = float_up(_decimal_sum(worst.shifts))
-    row = replace(worst, shifts=_row(np.array([largest])))
+    largest = float_up(max(_decimal_sum(row.shifts) for row in loss.rows))
+    shifts = _row(np.array([largest]))
+    row = replace(loss.rows[0], shifts=shifts, radial=_one_radial(loss.rows))
     return anonymous(replace(loss, rows=(row,)))
+
+
+def _one_radial(
+    rows: Sequence[Product],
+) -> tuple[tuple[tuple[float, int, float], int], ...]:
+    """Return radial shifts that bound those of each row.
+
+    Those in which rows differ are taken for numbers of Laplace noise, which show at least
+    as much. The k-th largest one is that of the row where it is largest.
+    """
+    counted = [Counter(dict(row.radial)) for row in rows]
+    shared = reduce(and_, counted)
+    tables = []
+    for own in counted:
+        left = sorted(((law[0], n) for law, n in (own - shared).items()), reverse=True)
+        tables.append(np.array(left, float).reshape(-1, 2).T)
+    ends = np.unique(np.concatenate([counts.cumsum() for _, counts in tables]))
+    starts = np.append(0.0, ends)[:-1]
+    largest = np.zeros(len(ends))
+    for sizes, counts in tables:
+        places = np.searchsorted(counts.cumsum(), starts, side="right")
+        largest = np.maximum(largest, np.append(sizes, 0.0)[places])
+    lengths = (ends - starts).astype(int)
+    others = zip(largest.tolist(), lengths.tolist(), strict=True)
+    return _merged([*shared.items(), *(((size, 1, math.inf), n) for size, n in others)])
 
 
 def _merged_moves(moves: Sequence[NDArray]) -> list[NDArray]:
@@ -1156,7 +1202,7 @@ def by_kind(loss: PrivacyLoss) -> tuple[PrivacyLoss, ...]:
         rows = tuple(
             Product(**{each: getattr(row, each) for each in names}) for row in loss.rows
         )
-        if kind != LAPLACE:  # in all rows alike
+        if kind not in (LAPLACE, RADIAL):  # in all rows alike
             rows = rows[:1]
         moves = loss.moves[: len(rows)]
         parts.append(replace(loss, rows=rows, moves=moves, kinds=(kind,)))

@@ -1,5 +1,6 @@
 """Blocks of radial noise of a query whose weight does not read a direction, by other routes."""
 
+import itertools
 import math
 from functools import cache
 
@@ -11,12 +12,15 @@ from privcontrol.core import (
     DirectionAdjacency,
     LinearQuery,
     PrivacyBudget,
+    PrivacyLedger,
     audit,
     ball_rate,
     design_noise,
 )
 from privcontrol.core.ball_noise import BlockNoise
 from privcontrol.core.blocks import _Norm
+from privcontrol.privacy import loss as loss_module
+from privcontrol.privacy.loss import PrivacyLoss, by_kind, composed
 
 TIGHT = PrivacyBudget(epsilon=1.0, delta=1e-5)
 LOOSE = PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -78,6 +82,50 @@ def test_each_move_is_hidden_by_brute_force():
         assert excess.mean() <= 1e-2 + 4 * excess.std() / math.sqrt(len(excess))
         largest = max(largest, float(excess.mean()))
     assert largest > 0.95e-2
+
+
+def test_two_designs_together_hide_each_move_by_brute_force():
+    """The line moves by 0.96 twice: delta(1) is 0.225, of the plane alone 0.148."""
+    noise = designed(LOOSE).noise
+    shift = math.sqrt(2) * np.linalg.solve(noise.factor, MOVES)[2, -1]
+    rng = np.random.default_rng(2)
+    line = rng.laplace(size=(2, 200_000))
+    losses = (np.abs(line - shift) - np.abs(line)).sum(axis=0)
+    excess = np.maximum(-np.expm1(1.0 - losses), 0.0)
+    found = excess.mean() - 4 * excess.std() / math.sqrt(len(excess))
+    assert found > 0.22
+    once = designed(LOOSE).guarantee
+    ledger = PrivacyLedger(PrivacyBudget(epsilon=3.0, delta=1e-2))
+    ledger.charge(once)
+    ledger.charge(once)
+    for both in (once + once, once.released(2), ledger.spent):
+        assert both.delta(1.0) >= found
+    assert (once + once).delta(1.0) < 1.001 * once.released(2).delta(1.0)
+
+
+@pytest.mark.parametrize("most", [64, 3])  # all pairs of rows, or one that bounds them
+def test_losses_of_blocks_compose_to_a_bound_of_all_pairs(monkeypatch, most):
+    first = PrivacyLoss.blocks([[1.0, 0.0, 0.3], [0.0, 0.99, 0.6]], [3, 1])
+    first = first.released(2)
+    shifts = PrivacyLoss.laplace([[0.2, 0.3], [0.4, 0.0]])
+    second = composed(PrivacyLoss.blocks([[0.7, 0.0], [0.0, 0.69]], [2, 1]), shifts)
+    monkeypatch.setattr(loss_module, "_EVALUATED", most)
+    both = composed(first, second)
+    assert len(both.rows) == (1 if most == 3 else len(first.rows) * len(second.rows))
+    for row, other in itertools.product(first.rows, second.rows):
+        for epsilon in (0.0, 0.6, 1.2, 2.4, 3.1):
+            pair = PrivacyLoss((row + other,), ((),), ("Laplace", "radial"))
+            assert pair.delta(epsilon) <= both.delta(epsilon) * (1 + 1e-9)
+        assert pair.gdp <= both.gdp * (1 + 1e-9)
+    assert not both.attained
+
+
+def test_a_kind_of_several_keeps_what_each_move_shows():
+    blocks = PrivacyLoss.blocks([[1.0, 0.0], [0.0, 0.99]], [3, 1])
+    both = composed(blocks, PrivacyLoss.gaussian(0.5))
+    gaussian, radial = by_kind(both)
+    assert gaussian.gdp == 0.5
+    assert radial.delta(0.5) == blocks.delta(0.5)
 
 
 def test_releases_are_drawn_and_audited():
