@@ -8,57 +8,28 @@ depends on the input would publish it.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from itertools import cycle
-from json import dumps
-from numbers import Real
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..numerics.balls import Rational, rational
-from ..numerics.checks import (
-    Seed,
-    checked_norm,
-    generator,
-    one_of,
-    positive_integer,
-    positive_number,
-    quoted,
-    real_array,
-)
-from ..numerics.errors import UncertifiableError, answer
-from ..numerics.linalg import EPS, float_above, round_up
-from ..privacy.budget import PrivacyBudget, checked_budget, scale_to_budget
-from ..privacy.guarantee import PrivacyGuarantee, Scope
+from ..numerics.balls import Rational
+from ..numerics.checks import Seed, checked_norm, positive_integer, positive_number
+from ..numerics.errors import answer
+from ..numerics.linalg import float_above, round_up
+from ..privacy.budget import PrivacyBudget, checked_budget
+from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.hidden import rounded_down
-from ..privacy.radial_design import truncation_of
-from ..privacy.release import (
-    StandardEntry,
-    Step,
-    check_counted,
-    check_no_truth,
-    exact_data,
-    exact_release,
-    on_grid,
-)
+from ..privacy.release import Step
 from .adjacency import Adjacency, BallAdjacency, checked_adjacency, checked_manifold
-from .ball_noise import RADIAL_LAWS, RADIAL_STEP, BallNoise
 from .lipschitz import LipschitzBound
 from .manifold import AffineManifold
-from .mechanism import FRESH
-from .noise import FAMILIES, Noise, family_of
-from .query import LinearQuery
-
-_SEVERAL = "several inputs of one person"
-_DOMAIN = (
-    "one input of the model (one row of a batch), no public constraint on its entries"
-)
+from .model_input import InBall, ModelInput, OnManifold, check_callable, model_input
+from .row_noise import RowLaw, RowNoise, row_law, size_for
 
 #: What a metric adds to the assumptions.
 _METRIC = "the metric's map and its constant are as given"
@@ -140,305 +111,66 @@ class _Perturbation(Released):
     metric: tuple[Callable, float] | None = None
     scale: float | NDArray = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
-    _hidden: Adjacency = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_callable(self.model, "model")
-        checked: dict[str, object] = {
-            "releases": positive_integer(self.releases, "releases"),
-        }
+        self._set("releases", positive_integer(self.releases, "releases"))
         if self.size is not None:
-            checked["size"] = positive_integer(self.size, "size")
-        hidden = self._moves()
-        radius = hidden.radius if isinstance(hidden, BallAdjacency) else None
-        if isinstance(radius, tuple):
-            if self.size not in (None, len(radius)):
-                raise ValueError(
-                    f"size: expected that of the radii or of the domain, {len(radius)}, "
-                    f"got {self.size}"
-                )
-            checked["size"] = len(radius)
-        checked |= {"_hidden": hidden, "norm": checked_norm(self.norm)}
-        if self.domain is None:
-            checked["radius"] = radius
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        self._calibrate(self._sensitivity(), self._stated(self._scope(hidden)))
+            self._set("size", positive_integer(self.size, "size"))
+        inputs = self._inputs
+        self._set("size", inputs.size)
+        self._set("norm", checked_norm(self.norm))
+        if self.domain is None and isinstance(inputs.hidden, BallAdjacency):
+            self._set("radius", inputs.hidden.radius)
+        scope = inputs.scope(self._assumptions())
+        widest = self._sensitivity()
+        budget = checked_budget(self.budget)
+        size, guarantee = size_for(self._law, widest, budget, self.releases, scope)
+        self._set("scale", self._scale(size))
+        self._set("guarantee", guarantee)
 
-    def _scope(self, hidden: Adjacency) -> Scope:
-        assumptions = (FRESH, *self._assumptions())
-        scope = Scope.foreign(hidden)
-        return replace(
-            scope,
-            domain=_DOMAIN,
-            assumptions=assumptions,
-            caveats=(_SEVERAL, *scope.caveats),
-        )
-
-    def _moves(self) -> Adjacency:
-        """Return the moves that are hidden, checked.
-
-        Any two inputs of a box move each entry by at most the box's width.
-        """
-        is_anything = isinstance(self.radius, Real) and self.radius == math.inf
-        if self.domain is None:
-            if is_anything:
-                raise ValueError(
-                    "radius: inf means any two inputs, which needs a public box to which "
-                    "they are clipped; pass domain=(low, high), or a finite radius"
-                )
-            if not isinstance(self.radius, list | tuple | np.ndarray):
-                positive_number(self.radius, "radius")
-            ball = BallAdjacency(cast("float", self.radius), norm=self.norm)
-            if self.metric is not None and isinstance(ball.radius, tuple):
-                raise ValueError(
-                    "radius: a metric has one radius; put the units of entries in its map"
-                )
-            return ball
-        if not is_anything or self.metric is not None:
-            raise ValueError(
-                "domain: it goes with radius=inf, any two inputs of it, and without a "
-                f"metric, got radius={quoted(self.radius)}; leave the domain out"
-            )
-        low, high = self._box
-        widths = [float_above(width) for width in high - low]
-        return BallAdjacency(widths, norm=math.inf)
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     @cached_property
-    def _box(self) -> tuple[NDArray, NDArray]:
-        """The ends of the domain, each with one number for each entry."""
-        if not isinstance(self.domain, tuple | list) or len(self.domain) != 2:
-            raise ValueError(
-                "domain: expected (low, high), numbers or one for each entry, got "
-                f"{type(self.domain).__name__}"
-            )
-        low, high = (real_array(end, "domain") for end in self.domain)
-        shape = np.broadcast_shapes(low.shape, high.shape) or (self.size,)
-        if len(shape) != 1 or shape[0] is None:
-            raise ValueError(
-                "size: a box with the same ends for all entries is wider the more of them "
-                "an input has; pass size=, the number of entries of one row, or ends for "
-                "each entry, shape (size,)"
-            )
-        low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
-        if not (low < high).all():
-            raise ValueError("domain: expected every low end below its high end")
-        return low, high
+    def _inputs(self) -> ModelInput:
+        """The moves that are hidden."""
+        return model_input(self.radius, self.norm, self.size, self.domain, self.metric)
 
     @abstractmethod
     def _sensitivity(self) -> float:
         """Return the largest norm of what the noise must hide, rounded up."""
 
+    @abstractmethod
     def _assumptions(self) -> tuple[str, ...]:
         """Return clauses for the guarantee's text."""
-        return ()
-
-    def _stated(self, scope: Scope) -> Scope:
-        """Return the scope as the guarantee states it."""
-        if self.domain is not None:
-            low, high = self._box
-            box = {"type": "BoxMoves", "low": low.tolist(), "high": high.tolist()}
-            return replace(
-                scope,
-                adjacency=dumps(box, sort_keys=True),
-                statement="the data move anywhere in a public box, to which they are "
-                "clipped (local differential privacy)",
-                radius=None,
-                caveats=(_SEVERAL,),
-            )
-        if self.metric is None:
-            return scope
-        name, steepness = self._measure()
-        described = {
-            "type": "InputMoves",
-            "metric": name,
-            "into": str(float(self.norm)),
-            "radius": self.radius,
-            "constant": steepness,
-        }
-        radius = rounded_down(cast("float", self.radius))
-        statement = (
-            f"the data move by at most {radius} in a metric d with ||{name}(x) - "
-            f"{name}(x')||_{self.norm:g} <= {rounded_down(steepness)} d(x, x')"
-        )
-        adjacency = dumps(described, sort_keys=True)
-        return replace(scope, adjacency=adjacency, statement=statement)
-
-    def _measure(self) -> tuple[str, float]:
-        """Return the name of the metric's map and its constant, checked."""
-        if not isinstance(self.metric, (tuple, list)) or len(self.metric) != 2:
-            raise TypeError(
-                "metric: expected (function, constant), a map into a normed space and its "
-                f"Lipschitz constant, got {type(self.metric).__name__}"
-            )
-        function, constant = self.metric
-        check_callable(function, "metric")
-        name = getattr(function, "__name__", "<")
-        if "<" in name:
-            raise ValueError(
-                "metric: expected a function with a name, which stands in the guarantee; "
-                "write it with def"
-            )
-        return name, positive_number(constant, "metric")
-
-    def _stretch(self) -> float:
-        """Return the constant of the metric's map, 1 without a metric."""
-        return 1.0 if self.metric is None else self._measure()[1]
-
-    def _reach(self, q: float, *, in_units: bool = False) -> float:
-        """Return the largest q-norm of a move, rounded up (Hoelder's inequality).
-
-        In units of the radii where there is one for each entry and `in_units`.
-        """
-        ball = cast("BallAdjacency", self._hidden)
-        p = ball.norm
-        if isinstance(ball.radius, tuple):
-            units = np.ones(len(ball.radius)) if in_units else np.array(ball.radius)
-            return _length(units, q, p)
-        radius = cast("float", ball.radius)
-        if p <= q:
-            return radius
-        if self.size is None:
-            raise ValueError(
-                f"size: a move of {self.norm:g}-norm {radius:g} is wider the more "
-                f"entries an input has, and {self.family} noise must cover it; pass "
-                "size=, the number of entries of one row"
-            )
-        return float_above(radius * _length(np.ones(self.size), q, p), 3)
 
     @abstractmethod
     def _dimension(self) -> int:
         """Return how many entries of a row are noisy, for noise that has to know it."""
 
+    def _scale(self, size: float) -> float | NDArray:
+        """Return the size of each entry's noise."""
+        return size
+
     @cached_property
-    def _law(self) -> type[Noise] | BallNoise:
+    def _law(self) -> RowLaw:
         """The law of one row's noise."""
-        one_of(self.family, "family", (*FAMILIES, *RADIAL_LAWS))
-        if self.family in FAMILIES:
-            return family_of(self.family)
-        dimension = self._dimension()
-        unit = np.eye(dimension)
-        if self.family == "ball":
-            return BallNoise(unit, rate=1.0)
         budget = checked_budget(self.budget)
-        size = truncation_of(budget, dimension, self.releases)
-        return BallNoise(unit, rate=1.0, bound=size.law.bound * (1 + 4 * EPS))
-
-    def _calibrate(self, sensitivity: float, scope: Scope) -> None:
-        """Set the noise size for a sensitivity, and the guarantee, evaluated back."""
-        budget = checked_budget(self.budget)
-        law = self._law
-        widest = positive_number(sensitivity, "sensitivity")
-        scale = round_up(widest / law.allowed_shift(budget, self.releases))
-        if not math.isfinite(scale):
-            raise UncertifiableError(
-                "expected a noise size below 1.8e308, got more; rescale the data or relax "
-                "the budget"
-            )
-        quoted = budget.delta or PrivacyGuarantee.quoted_delta
-
-        def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
-            loss = law.loss_of_size(float_above(widest / scale))
-            guarantee = PrivacyGuarantee(loss, scope, 1, quoted)
-            meets = guarantee.released(self.releases).satisfies(budget)
-            step = RADIAL_STEP if isinstance(law, BallNoise) else EPS
-            return guarantee, 1.0 if meets else 1 + step
-
-        guarantee, scale, excess = scale_to_budget(evaluated, float(scale))
-        if not excess <= 1:
-            raise UncertifiableError(
-                "the noise does not meet its budget when evaluated back; relax the budget"
-            )
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "guarantee", guarantee)
-
-    def _data(
-        self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
-    ) -> tuple[list[Rational] | None, NDArray]:
-        """Return checked inputs as rational numbers, where those matter, and as doubles."""
-        exact: list[Rational] | None = None
-        if self.metric is not None:
-            advice = "Try the map on public inputs of this shape"
-            x = real_array(answer(self.metric[0], "metric", advice, x), "metric")
-        check_counted(counts, resolution)
-        if rng is not None and resolution is None:
-            inputs = real_array(x, "x")
-            check_no_truth([np.asarray(x)], "x")
-        else:
-            # in a box any two inputs are hidden from each other, rounded or not
-            rounds = self.domain is not None
-            exact, inputs = exact_data(x, "x", resolution, counts=counts, rounds=rounds)
-        entries = inputs[0].size if inputs.ndim > 1 and len(inputs) else inputs.size
-        if self.size not in (None, entries) and len(np.atleast_1d(inputs)):
-            raise ValueError(
-                f"x: expected rows of {self.size} entries, as in size=, got rows of "
-                f"{entries}"
-            )
-        return exact, inputs if self.domain is None else self._clip(exact, inputs)
-
-    def _clip(self, exact: list[Rational] | None, inputs: NDArray) -> NDArray:
-        """Return the inputs in the box, and move the exact ones there as well."""
-        low, high = self._box
-        if exact:
-            ends = cycle(zip(map(rational, low), map(rational, high), strict=True))
-            exact[:] = [
-                min(max(x, least), most)
-                for x, (least, most) in zip(exact, ends, strict=False)
-            ]
-        return np.clip(inputs.reshape(-1, len(low)), low, high).reshape(inputs.shape)
+        return row_law(self.family, self._dimension, budget, self.releases)
 
     def _noisy(
         self,
         values: NDArray,
         rng: Seed,
-        grid: Step | Sequence[Step] | None,
+        grid: Step | None,
         exact: list[Rational] | None = None,
     ) -> NDArray:
-        """Return values plus noise, of their `exact` numbers where these differ.
-
-        Without `rng` it is rounded once, else it is simulated in double precision.
-        """
-        law = self._law
-        rows = (-1, *self._of_row)
-        if rng is not None:
-            shape = np.reshape(values, rows).shape
-            standard = law.standard(generator(rng), shape).reshape(values.shape)
-            drawn = self._scales(values.size).reshape(values.shape) * standard
-            noisy = (values + drawn).reshape(-1)
-            return on_grid(noisy, grid).reshape(values.shape)
-        if exact is None:
-            exact, _ = exact_data(values, "model")
-        if not exact:
-            return values.copy()
-        sizes = self._scales(len(exact))
-        eta: list[StandardEntry] = []
-        if isinstance(law, BallNoise):
-            for _ in range(len(exact) // law.dimension):
-                eta += law.entries()
-        family = "laplace" if eta else self.family
-        released = exact_release(exact, sizes, family, grid=grid, eta=eta)
-        return released.reshape(values.shape)
-
-    def _scales(self, count: int) -> NDArray:
-        """Return the size of each of so many numbers, which stand row by row."""
-        of_row = np.atleast_1d(self.scale)
-        return np.tile(of_row, count // len(of_row))
-
-    @property
-    def _of_row(self) -> tuple[int, ...]:
-        """The entries of a row that are drawn together."""
-        law = self._law
-        return (law.dimension,) if isinstance(law, BallNoise) else ()
-
-
-def _length(radii: NDArray, q: float, p: float) -> float:
-    """Return sup ||v||_q over ||v / radii||_p <= 1, rounded up: a norm of the radii."""
-    if p <= q:
-        return float(radii.max())
-    s = q if p == math.inf else p * q / (p - q)
-    largest = float(radii.max())
-    total = math.fsum((radii / largest) ** s)
-    return float_above(largest * total ** (1 / s) * (1 + len(radii) * EPS), 4)
+        """Return values plus noise, of their `exact` numbers where these differ."""
+        noise = RowNoise(self.family, self._law, self.scale)
+        if rng is None:
+            return noise.released(values, exact, grid)
+        return noise.simulated(values, rng, grid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -573,7 +305,7 @@ class InputPerturbation(_Perturbation):
             If the model raised an exception. Its text is withheld, since it may show the
             noisy input. Where the model runs with somebody else, charge the failed call.
         """
-        exact, inputs = self._data(x, resolution, counts, rng)
+        exact, inputs = self._inputs.read(x, resolution, counts, rng)
         return _answer(self.model, self._noisy(inputs, rng, grid, exact))
 
     def _dimension(self) -> int:
@@ -588,16 +320,15 @@ class InputPerturbation(_Perturbation):
         return () if self.metric is None else (_METRIC, *ROWS_ALONE)
 
     def _sensitivity(self) -> float:
-        reach = self._reach(self._law.shift_norm, in_units=True)
-        return reach if self.metric is None else float_above(reach * self._stretch())
+        return cast("InBall", self._inputs).reach_in_units(self._law.shift_norm)
 
-    def _calibrate(self, sensitivity: float, scope: Scope) -> None:
-        super()._calibrate(sensitivity, scope)
-        radii = cast("BallAdjacency", self._hidden).radius
-        if isinstance(radii, tuple):
-            scale = round_up(self.scale * np.array(radii))
-            scale.flags.writeable = False
-            object.__setattr__(self, "scale", scale)
+    def _scale(self, size: float) -> float | NDArray:
+        radii = cast("InBall", self._inputs).radii
+        if radii is None:
+            return size
+        scale = round_up(size * radii)
+        scale.flags.writeable = False
+        return scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -684,9 +415,10 @@ class OutputPerturbation(_Perturbation):
             )
         return self.outputs
 
-    def _moves(self) -> Adjacency:
+    @cached_property
+    def _inputs(self) -> ModelInput:
         if self.adjacency is None and self.manifold is None:
-            return super()._moves()
+            return super()._inputs
         others = (self.radius, self.domain, self.metric)
         if any(other is not None for other in others):
             raise ValueError(
@@ -699,21 +431,7 @@ class OutputPerturbation(_Perturbation):
             raise ValueError(
                 f"size: expected that of the manifold, {manifold.size}, got {self.size}"
             )
-        object.__setattr__(self, "size", manifold.size)
-        return adjacency
-
-    def _scope(self, hidden: Adjacency) -> Scope:
-        if self.manifold is None:
-            return super()._scope(hidden)
-        assumptions = (FRESH, *self._assumptions())
-        scope = Scope.of(hidden, self.manifold, assumptions=assumptions)
-        return replace(scope, caveats=(_SEVERAL, *scope.caveats))
-
-    def _reach(self, q: float, *, in_units: bool = False) -> float:
-        if self.manifold is None:
-            return super()._reach(q, in_units=in_units)
-        everything = LinearQuery(np.eye(self.manifold.size), self.manifold)
-        return everything.sensitivity(self._hidden, q)
+        return OnManifold(adjacency, manifold.size, manifold)
 
     def __call__(
         self,
@@ -729,7 +447,7 @@ class OutputPerturbation(_Perturbation):
         Arguments and errors are those of `InputPerturbation.__call__`. Integers or labels,
         which no Lipschitz constant bounds, are a ``TypeError``.
         """
-        _, inputs = self._data(x, resolution, counts, rng)
+        _, inputs = self._inputs.read(x, resolution, counts, rng)
         answers = real_outputs(self.model, inputs)
         rows = len(inputs) if inputs.ndim > 1 else 1
         if self.outputs is not None and answers.size != rows * self.outputs:
@@ -741,7 +459,7 @@ class OutputPerturbation(_Perturbation):
 
     def _sensitivity(self) -> float:
         steepness, p, _ = self._claim()
-        return float_above(self._reach(p) * steepness * self._stretch(), 2)
+        return float_above(self._inputs.reach(p) * steepness, 2)
 
     def _assumptions(self) -> tuple[str, ...]:
         steepness, p, source = self._claim()
@@ -791,14 +509,6 @@ def real_outputs(model: Callable, x: NDArray) -> NDArray:
             "public inputs"
         )
     return outputs
-
-
-def check_callable(function: object, name: str) -> None:
-    """Refuse what cannot be called."""
-    if not callable(function):
-        raise TypeError(
-            f"{name}: expected a callable on arrays, got {type(function).__name__}"
-        )
 
 
 def _answer(

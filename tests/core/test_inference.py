@@ -182,9 +182,9 @@ def test_a_radius_for_each_entry_gives_noise_in_its_units(norm, family):
         family=family,
     )  # fmt: skip
     assert np.linalg.norm(moves @ M.T, q, axis=1).max() <= float(bound) * (
-        public._reach(q) * (1 + 1e-12)
+        public._inputs.reach(q) * (1 + 1e-12)
     )
-    assert np.linalg.norm(moves, q, axis=1).max() >= 0.95 * public._reach(q)
+    assert np.linalg.norm(moves, q, axis=1).max() >= 0.95 * public._inputs.reach(q)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
@@ -201,7 +201,7 @@ def test_any_two_inputs_of_a_box_are_alike(family):
     assert shift <= known * (1 + 1e-15)
     far, corner = np.array([50.0, -70.0]), np.array([2.0, -1.0])
     np.testing.assert_array_equal(private(far, rng=0), private(corner, rng=0))
-    exact, inputs = private._data(far, None, False, None)
+    exact, inputs = private._inputs.read(far, None, False, None)
     assert (
         [float(x.p) / float(x.q) for x in exact] == corner.tolist() == inputs.tolist()
     )
