@@ -1,10 +1,12 @@
+from .comparing import (
+    tradeoff as tradeoff,
+)
 from .growth import (
     HorizonGrowth as HorizonGrowth,
     horizon_growth as horizon_growth,
 )
 from .tradeoffs import (
     Tradeoff as Tradeoff,
-    tradeoff as tradeoff,
 )
 from .ways import (
     Option as Option,

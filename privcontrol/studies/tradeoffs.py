@@ -1,55 +1,29 @@
-"""Curves to decide by: a loop's cost against epsilon, noise against the horizon.
-
-Structured and independent noise are comparable over the same horizon and for the same
-gains only. Of two given gains every design takes the better. How the noise that privacy
-needs grows with the horizon is shown mode by mode.
-"""
+"""What a trade-off answers: a loop's cost and errors against epsilon, and which to take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import control as ct
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .._figures import COLORS, finished_plot, own_axes
-from ..core.adjacency import Adjacency
-from ..core.ball_noise import RADIAL_LAWS
-from ..designs.request import Request, joined
-from ..loop.assembly import private_lqg
-from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
-from ..loop.lqg import constant_filter
-from ..loop.moments import Expected, InSteadyState, LoopCost, OverRun
-from ..numerics.arguments import helpful_arguments
-from ..numerics.checks import one_of, positive_number, real_array
+from ..loop.moments import Expected, LoopCost
+from ..numerics.checks import one_of, positive_number
 from ..numerics.labels import time_axis
-from ..numerics.progress import progress_bar
-from ..numerics.thresholds import ROUNDED
-from ..privacy.budget import PrivacyBudget, kappa_inverse
-from ..privacy.horizon import Horizon, horizon_of
-from ..privacy.loss import PrivacyLoss, decimal, scaled
-from ..response import checked_executor, pandas
-from ..secrets.modes import warn_of_costly_modes
-from ..systems.linear import Plant, semidefinite
-from .candidates import (
-    Result,
-    evaluated,
-    is_shaped,
-    let_fall,
-    louder,
-    of_shape,
-    unmeasured,
-    with_budget,
-)
+from ..privacy.budget import PrivacyBudget
+from ..privacy.horizon import Horizon
+from ..privacy.loss import decimal, scaled
+from ..response import pandas
+from ..systems.linear import Plant
+from .allowed import Allowed
+from .candidates import is_shaped, of_shape, with_budget
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,13 +52,9 @@ _LINES = {
     "truncated": (_PURPLE, "--"),
     "auto": (_YELLOW, ":"),
 }
-#: Designs that promise epsilon and delta by radial noise, or by the cheapest law of all.
-_OTHER_LAWS = (*RADIAL_LAWS, "auto")
 #: A loop without measurements that costs more than this many times the dearest private
 #: one is off the plot.
 _FAR = 3.0
-#: The designs of loops that never stop.
-ENDLESS_DESIGNS = ("trace", "loop", "iid", "codesign")
 
 
 @dataclass(frozen=True)
@@ -258,12 +228,12 @@ class Tradeoff:
         loops = self._loops(design)
         if isinstance(epsilon, PrivacyBudget):
             parts = [known.data for known in loops]
-            limits = self._limits(math.inf, rms)
+            allowed = Allowed.of(self.expected, None, rms, self._plant.states)
             tried = [with_budget(known, design, epsilon) for known in parts]
             tried += [of_shape(known, epsilon) for known in parts if is_shaped(known)]
             ranked = []
             for loop in tried:
-                exceeds = self._room(loop, limits) < 1 - ROUNDED
+                exceeds = not allowed.keeps(loop)
                 ranked.append((exceeds, self.expected.cost(loop).total, loop))
             return PrivateLoop(min(ranked, key=lambda one: one[:2])[2])
         wanted = positive_number(epsilon, "epsilon")
@@ -312,113 +282,38 @@ class Tradeoff:
             raise TypeError(
                 "budget_at: expected a cost, or errors such as rms={'position': 0.5}"
             )
-        allowed = math.inf if cost is None else positive_number(cost, "cost")
-        limits = self._limits(allowed, rms)
+        allowed = Allowed.of(self.expected, cost, rms, self._plant.states)
         designs = tuple(self.costs)
         if design is not None:
             designs = (one_of(design, "design", designs),)
         losses = []
         for name in designs:
-            for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
-                size = self._largest(loop.data, limits)
-                if size > 0:
-                    losses.append(
-                        (self._scaled(name, float(epsilon), size, loop), name)
-                    )
-        if losses:
-            loss, name = min(losses)
             delta = 0.0 if name == "laplace" else self.delta
-            return PrivacyBudget(epsilon=loss, delta=delta)
+            for epsilon, loop in zip(self.epsilons, self.loops[name], strict=True):
+                size = allowed.largest(loop.data)
+                if size == math.inf:
+                    losses.append((float(epsilon), delta))
+                elif size > 0:
+                    loss = scaled(loop.guarantee.loss, 1 / decimal(size))
+                    losses.append((loss.epsilon(delta), delta))
+        if losses:
+            least, delta = min(losses)
+            return PrivacyBudget(epsilon=least, delta=delta)
         names = ", ".join(designs)
         if not rms:
             cheapest = min(self.total(name).min() for name in designs)
             raise ValueError(
-                f"cost: no loop of {names} costs as little as {allowed:g}, with any "
+                f"cost: no loop of {names} costs as little as {allowed.cost:g}, with any "
                 f"noise; the cheapest one here costs {cheapest:.6g}"
             )
-        least = []
+        errors = []
         for state in rms:
-            smallest = min(self.rms(name, state).min() for name in designs)
-            least.append(f"{state} {smallest:.6g}")
+            lowest = min(self.rms(name, state).min() for name in designs)
+            errors.append(f"{state} {lowest:.6g}")
         raise ValueError(
             f"rms: no loop of {names} stays within these errors (and the cost), with "
-            f"any noise; the least here are {', '.join(least)}"
+            f"any noise; the least here are {', '.join(errors)}"
         )
-
-    def _limits(
-        self, cost: float, rms: Mapping[str, float] | None
-    ) -> tuple[float, NDArray]:
-        """The largest cost, and largest mean square errors (n, 1) of the states."""
-        if not isinstance(rms, Mapping | None):
-            raise TypeError(
-                "rms: expected a mapping of states to errors, such as "
-                f"{{'position': 0.5}}, got {type(rms).__name__}"
-            )
-        states = self._plant.states
-        squares = np.full((len(states), 1), np.inf)
-        for state, error in (rms or {}).items():
-            limit = positive_number(error, f"rms[{state!r}]")
-            squares[states.index(one_of(state, "rms", states))] = limit**2
-        return cost, squares
-
-    def _largest(self, loop: LoopData, limits: tuple[float, NDArray]) -> float:
-        """Return the factor that a loop's noise may grow by, 0 where none was found.
-
-        A filter that knows the noise is another one for larger noise. It is better for
-        the cost, and may be worse for a single state.
-        """
-        size = self._room(loop, limits)
-        has_errors = np.isfinite(limits[1]).any()
-        if size in (0, math.inf) or not has_errors or not loop.knows_noise:
-            return size
-
-        def keeps(factor: float) -> bool:
-            return self._room(louder(loop, factor), limits) >= 1 - ROUNDED
-
-        if keeps(size):
-            return size
-        low = min(size, 1.0)
-        while not keeps(low):
-            low /= 2
-            if low < ROUNDED * size:
-                return 0.0
-        high = size
-        while high > low * (1 + ROUNDED):
-            between = math.sqrt(low * high)
-            if keeps(between):
-                low = between
-            else:
-                high = between
-        return low
-
-    def _room(self, loop: LoopData, limits: tuple[float, NDArray]) -> float:
-        """Return the factor that the noise may grow by with the filter as it is.
-
-        It is 0 where no size is allowed.
-        """
-        allowed, squares = limits
-        cost = self.expected.cost(loop)
-        quiet, noisy = self.expected.errors(loop)
-        left = np.append(squares - quiet, allowed - cost.regulation - cost.disturbance)
-        added = np.append(noisy, cost.privacy)
-        if left.min() < 0:
-            return 0.0
-        used = added > 0
-        return math.sqrt(np.min(left[used] / added[used], initial=math.inf))
-
-    def _scaled(
-        self, design: str, epsilon: float, size: float, loop: PrivateLoop
-    ) -> float:
-        """The epsilon of noise for an epsilon that is made ``size`` times as large."""
-        if size == math.inf:
-            return epsilon
-        if design == "laplace":
-            return epsilon / size
-        if design in _OTHER_LAWS:
-            loss = scaled(loop.guarantee.loss, 1 / decimal(size))
-            return loss.epsilon(self.delta)
-        shift = float(kappa_inverse(epsilon, self.delta)) / size
-        return PrivacyLoss.gaussian(shift).epsilon(self.delta)
 
     def plot(
         self, ax: Axes | None = None, *, time_unit: str | None = None
@@ -514,192 +409,3 @@ class Tradeoff:
             return self.horizon.samples
         clock = time_axis("", time_unit).removeprefix("Time ").strip("[]")
         return self.horizon.lasts(self._plant.step, clock)
-
-
-@partial(
-    helpful_arguments,
-    advice="it takes the plant and the weights of private_lqg, and no loop",
-)
-def tradeoff(
-    sys: ct.StateSpace,
-    Q: ArrayLike,
-    R: ArrayLike,
-    QN: ArrayLike,
-    RN: ArrayLike,
-    *,
-    horizon: float,
-    adjacency: Adjacency | Sequence[Adjacency],
-    epsilons: ArrayLike,
-    delta: float,
-    designs: Sequence[str] = ("trace", "loop", "iid"),
-    controls: Sequence[str | int] | None = None,
-    G: ArrayLike | None = None,
-    N: ArrayLike | None = None,
-    form: str | None = None,
-    P0: ArrayLike | None = None,
-    estimator: str | None = None,
-    reference: ArrayLike | None = None,
-    initial_state: ArrayLike | None = None,
-    executor: Executor | None = None,
-    progress: bool = False,
-) -> Tradeoff:
-    """Compute the exact cost of a private LQG loop against epsilon, by design of noise.
-
-    The cost counts reference, initial state, disturbances of QN and RN, and privacy
-    noise. Every design is computed for the Kalman gain of ``ct.dlqe``, for the gain
-    re-tuned to the independent noise of the same budget, for the gains of stricter
-    budgets, and without measurements (L = 0) unless the plant is strictly unstable; the
-    best one is kept. So, without a reference, no design costs more than the open loop
-    unless the plant is strictly unstable, and no cost rises with epsilon.
-
-    Parameters
-    ----------
-    sys, Q, R, QN, RN, controls, G, N, form
-        The loop, as in `private_lqg`.
-    horizon : int or inf
-        Number of samples T, the same for all designs. With ``np.inf`` the costs are
-        those of a sample in steady state: of the designs there are "trace", "loop",
-        "iid" and "codesign", each with the observer that knows its noise, and
-        reference, initial state and ``P0`` do not count.
-    adjacency : Adjacency or list of them
-        What must be hidden, as in `design_output_noise`.
-    epsilons : array_like, shape (E,)
-        Privacy losses in nats.
-    delta : float
-        In (0, 1).
-    designs : sequence of str, optional
-        ``"trace"``: structured noise of least variance; ``"loop"``: structured noise
-        that costs this loop least with the filter of the public loop; ``"iid"``:
-        independent noise; ``"codesign"``: noise and filter chosen together, which over a
-        horizon needs ``P0``, see `private_lqg`; ``"laplace"``: structured Laplace noise for this loop, which
-        promises epsilon at delta = 0, not for a disturbance; ``"ball"``, ``"truncated"``:
-        structured radial noise of this law, of least variance, with the same epsilon and
-        delta; ``"auto"``: structured noise of the law of least variance, Gaussian noise
-        among them.
-    P0 : array_like, shape (n, n), optional
-        Covariance of the initial state; the steady-state covariance of the Kalman
-        filter by default. If it is given, it is public, and every design has the filter
-        that knows it and the gains of least cost over the horizon, see `private_lqg`
-        with ``terminal=0``.
-    estimator : {"kalman", "observer"}, optional
-        "observer" keeps the gains of the papers with ``P0``.
-    reference, initial_state : array_like, optional
-        Public reference and mean of the initial state, as in `PrivateLoop.simulate`;
-        zero by default.
-    executor : concurrent.futures.Executor, optional
-        Where designs are computed; the numbers do not depend on it.
-    progress : bool, optional
-        Show a tqdm bar with the time that is left.
-
-    Returns
-    -------
-    Tradeoff
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a design is unknown, an epsilon or delta is out of range, or "codesign" over a
-        horizon has no P0. Errors of the loop are those of `private_lqg`, of the noise
-        those of `design_output_noise`.
-
-    See Also
-    --------
-    horizon_growth, options, studies.Tradeoff
-
-    Examples
-    --------
-    >>> import privcontrol as pc
-    >>> result = pc.tradeoff(pc.plants.vehicle(), 20, 1, 1, 1e-2, horizon=20,
-    ...                      delta=1e-2, epsilons=[0.1, 1.0],
-    ...                      adjacency=pc.StateAdjacency({"position": 1.0}))
-    >>> result
-    Tradeoff(trace, loop, iid; epsilon 0.1 .. 1, delta 0.01, 20 samples)
-    >>> bool((result.total("loop") <= result.total("iid")).all())
-    True
-    """
-    if isinstance(sys, list | tuple):
-        raise ct.ControlArgument(
-            "sys: the loops that are compared begin with the constant gains of one plant, "
-            "got a list of plants; for noise of each epsilon call private_lqg(sys, ..., "
-            "P0=..., noise=noise).cost(disturbance='design', measurement_noise='design', "
-            "initial_state='design')"
-        )
-    if isinstance(designs, str):
-        designs = (designs,)
-    if not isinstance(designs, Sequence) or not designs:
-        raise TypeError(
-            f"designs: expected names among {', '.join(DESIGNS)}, got "
-            f"{type(designs).__name__}"
-        )
-    samples = horizon_of(horizon)
-    known = tuple(DESIGNS) if samples.ends else ENDLESS_DESIGNS
-    names = [one_of(design, "designs", known) for design in designs]
-    secret = joined(adjacency)
-    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
-    if losses.ndim != 1 or not losses.size:
-        raise ValueError(
-            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
-            f"{losses.shape}"
-        )
-    delta = positive_number(delta, "delta")
-    budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
-    if executor is not None:
-        executor = checked_executor(executor)
-    knows_prior = P0 is not None and samples.ends and estimator != "observer"
-    if "codesign" in names and samples.ends and not knows_prior:
-        raise ValueError(
-            "designs: over a horizon the co-designed noise depends on what is known of "
-            "x(0); pass its public covariance P0"
-        )
-    public = private_lqg(
-        sys,
-        Q,
-        R,
-        QN,
-        RN,
-        controls=controls,
-        G=G,
-        N=N,
-        form=form,
-        estimator=estimator,
-        P0=P0 if knows_prior else None,
-        initial_state=initial_state if knows_prior else None,
-    ).data
-    plant = public.side.plant
-    if knows_prior:
-        # the costs count no state after the run
-        pure = replace(
-            public.known_design, terminal=np.zeros((plant.order, plant.order))
-        )
-        public = replace(public, design=pure)
-    if P0 is None:
-        P0 = constant_filter(public.side, public.weights, None).covariance
-    expected: Expected = InSteadyState()
-    if samples.ends:
-        prior = semidefinite(P0, "P0", plant.order)
-        times = plant.step * np.arange(samples)
-        expected = OverRun(prior, times, reference, initial_state)
-        kinds = ("contracting", "chain", "unstable")
-        warn_of_costly_modes(plant, secret, int(samples), kinds)
-    with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = expected.cost(unmeasured(public))
-    requests = [Request(samples, budget, secret) for budget in budgets]
-    tasks = [(public, expected, *one) for one in product(names, requests)]
-    spread = map if executor is None else executor.map
-    results: list[Result] = []
-    faster = "pass fewer epsilons or designs, or progress=True"
-    with progress_bar(len(tasks), progress, "design", faster) as bar:
-        for result in spread(evaluated, tasks):
-            results.append(result)
-            bar.update(1)
-    costs = {}
-    loops = {}
-    for k, name in enumerate(names):
-        found = results[k * len(budgets) : (k + 1) * len(budgets)]
-        let_fall(found, losses, expected, name)
-        costs[name], cheapest = zip(*found, strict=True)
-        loops[name] = tuple(map(PrivateLoop, cheapest))
-    public_cost = expected.cost(public)
-    return Tradeoff(
-        losses, delta, samples, costs, public_cost, open_cost, loops, expected
-    )
