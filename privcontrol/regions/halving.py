@@ -21,7 +21,7 @@ from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.progress import piece
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import CERTAIN, FINE, LARGEST_SIZE, ROUNDED
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -418,79 +418,131 @@ def _expanded(
     matrix = moves.matrix.copy()
     matrix[moves.entries] += middle
     A, C = np.split(matrix, [n])
-    forward = moves.horizon - 1 - int(moves.times.min())
-    driven = _driven_states(moves)
-    start = np.hstack([np.eye(n)[:, driven], moves.axes])
-    free = FreeResponse(A, start, back, forward, rounded=True)
-    outputs = free.outputs(C)
-    states = free.states()
+    free = _FreeMoves.of(moves, A, C)
     sizes = np.abs(middle) + np.abs(moves.matrix[moves.entries])
     reach = np.array(widths) + 4 * EPS * sizes  # the middle is rounded
-    left_out = _left_out(moves, C, outputs, states, reach)
+    left_out = _left_out(moves, free, reach)
     linear = np.zeros((1 + len(reach), *left_out.shape))
-    linear[0] = outputs[:, :, len(driven) :]
+    linear[0] = free.outputs[:, :, len(free.driven) :]
+    signals = free.states[:, :, len(free.driven) :]
     past = slice(back - 1, None, -1)
-    signal = states[:, :, len(driven) :]
-    for slope, row, column, width in zip(
-        linear[1:], *moves.entries, reach, strict=True
-    ):
-        enters = width * signal[:, column]
+    rows, columns = moves.entries
+    for row in np.unique(rows).tolist():
+        mine = np.flatnonzero(rows == row)
+        enters = signals[:, columns[mine]] * reach[mine, None]
         if row >= n:
-            slope[:, row - n] = enters
-        else:
-            leaves = outputs[:, :, np.searchsorted(driven, row)]
-            slope[back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
-            if back:
-                slope[past] = -_convolved(leaves[past], enters[past])
+            linear[1 + mine, :, row - n] = enters.swapaxes(0, 1)
+            continue
+        leaves = free.outputs[:, :, np.searchsorted(free.driven, row)]
+        linear[1 + mine, back + 1 :] = _convolved(leaves[back:-1], enters[back:-1])
+        if back:
+            linear[1 + mine, past] = -_convolved(leaves[past], enters[past])
     return left_out, linear
 
 
-def _driven_states(moves: UncertainMoves) -> NDArray:
-    """Return the states that uncertain entries drive, all where moves lie in the past.
+@dataclass(frozen=True)
+class _FreeMoves:
+    """Responses of one plant to unit states and to moves, at t = -back .. forward.
 
-    An inverse of A differs by more than these rows.
+    The unit states are the k ``driven`` ones, which uncertain entries or rounding enter.
+    ``states`` (times, n, k + q) are within ``state_errors`` of A^t and A^t V, and
+    ``outputs`` (times, p, k + q) within ``output_errors`` of C A^t and C A^t V.
     """
-    if moves.back:
-        return np.arange(moves.order)
-    rows, _ = moves.entries
-    return np.unique(rows[rows < moves.order])
+
+    driven: NDArray
+    states: NDArray
+    outputs: NDArray
+    state_errors: NDArray
+    output_errors: NDArray
+
+    @classmethod
+    def of(cls, moves: UncertainMoves, A: NDArray, C: NDArray) -> _FreeMoves:
+        """Return them in doubles, or rounded from balls where these lose digits."""
+        forward = moves.horizon - 1 - int(moves.times.min())
+        if not moves.back:
+            found = cls._ahead(moves, A, C, forward)
+            k = len(found.driven)
+            sizes = np.linalg.norm(found.outputs[:, :, k:], axis=(0, 1))
+            errors = np.linalg.norm(found.output_errors[:, :, k:], axis=(0, 1))
+            if (errors <= CERTAIN * sizes).all():
+                return found
+        # an inverse of A differs by more than the rows that are uncertain
+        driven = np.arange(moves.order)
+        start = np.hstack([np.eye(moves.order), moves.axes])
+        free = FreeResponse(A, start, moves.back, forward, rounded=True)
+        states, outputs = free.states(), free.outputs(C)
+        # pairs of doubles are known to 60 bits, balls to 180 of their column's largest entry
+        sizes = np.abs(states)
+        beside = 1e-50 * sizes.max(axis=1, keepdims=True)
+        state_errors = 1e-14 * sizes + beside
+        output_errors = 1e-14 * np.abs(outputs) + 1e-50 * np.abs(C) @ sizes
+        return cls(driven, states, outputs, state_errors, output_errors)
+
+    @classmethod
+    def _ahead(
+        cls, moves: UncertainMoves, A: NDArray, C: NDArray, forward: int
+    ) -> _FreeMoves:
+        """Compute a future in doubles.
+
+        What a step X(t+1) = A X(t) rounds is an input of its own, at most
+        G(t) = gamma |A| |X(t)|. So X(t) has an error of at most the sum of
+        |A^(t-1-s)| G(s), with the powers of A as large as their own errors allow. Steps
+        that only pass a state on are exact.
+        """
+        n = moves.order
+        passes_on = (np.abs(A) == 1).sum(axis=1) == (A != 0).sum(axis=1)
+        passes_on &= (A != 0).sum(axis=1) <= 1
+        driven = np.flatnonzero(moves.spread[:n].any(axis=1) | ~passes_on)
+        k = len(driven)
+        states = np.empty((forward + 1, n, k + moves.axes.shape[1]))
+        states[0] = np.hstack([np.eye(n)[:, driven], moves.axes])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for t in range(forward):
+                np.matmul(A, states[t], out=states[t + 1])
+            sizes = np.abs(states)
+            gamma = EPS * (n + 4)
+            underflow = sizes.any(axis=1, keepdims=True) / LARGEST_SIZE
+            entered = gamma * (np.abs(A[driven]) @ sizes) + underflow
+            entered = entered.reshape(-1, states.shape[2])
+            errors = np.zeros_like(states)
+            late = np.zeros((n, forward + 1, k))  # the powers, the latest one first
+            late[:, forward] = sizes[0, :, :k]
+            for t in range(1, forward + 1):
+                before = late[:, forward + 1 - t :].reshape(n, t * k)
+                np.matmul(before, entered[: t * k], out=errors[t])
+                late[:, forward - t] = sizes[t, :, :k] + errors[t, :, :k]
+            outputs = C @ states
+            output_errors = np.abs(C) @ (gamma * sizes + errors) + underflow
+        return cls(driven, states, outputs, errors, output_errors)
 
 
-def _convolved(kernel: NDArray, signal: NDArray) -> NDArray:
-    """Sums over s <= t of kernel (T, p) at t - s and signal (T, q) at s, as (T, p, q)."""
+def _convolved(kernel: NDArray, signals: NDArray) -> NDArray:
+    """Sums over s <= t of kernel (T, p) at t - s and signals (T, k, q) at s, (k, T, p, q)."""
     samples = np.arange(len(kernel))
     lags = samples[:, None] - samples
     past = (lags >= 0)[:, :, None]
     table = np.where(past, kernel[lags], 0.0)
-    return np.tensordot(table, signal, axes=(1, 0))
+    return np.moveaxis(np.tensordot(table, signals, axes=(1, 0)), 2, 0)
 
 
-def _left_out(
-    moves: UncertainMoves, C: NDArray, outputs: NDArray, states: NDArray, reach: NDArray
-) -> NDArray:
+def _left_out(moves: UncertainMoves, free: _FreeMoves, reach: NDArray) -> NDArray:
     """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
     n = moves.order
     back = moves.back
-    driven = _driven_states(moves)
     spread = np.zeros_like(moves.spread)
     spread[moves.entries] = reach
     spread_A, spread_C = np.split(spread, [n])
-    # pairs of doubles are known to 60 bits, balls to 180 of their column's largest entry
-    largest = np.abs(states).max(axis=1, keepdims=True)
-    sizes = np.abs(states) * (1 + 1e-14) + 1e-50 * largest
-    count = len(driven)
-    read = np.abs(outputs[:, :, :count]) * (1 + 1e-14)
-    read = read + 1e-50 * np.abs(C) @ sizes[:, :, :count]
-    first = spread_A[driven]
+    first = spread_A[free.driven]
     none = np.zeros_like(first)
-    future = _higher_orders(sizes[back:], read[back:], first, none, spread_C)
+    future = _higher_orders(free, slice(back, None), first, none, spread_C)
     if not back:
         return future
-    orders = _orders_of_inverse(sizes[back - 1, :, :n], spread_A)
+    before = np.abs(free.states[back - 1]) + free.state_errors[back - 1]
+    orders = _orders_of_inverse(before[:, :n], spread_A)
     if orders is None:
         past = np.full((back, *future.shape[1:]), np.inf)
         return np.concatenate([past, future])
-    past = _higher_orders(sizes[back::-1], read[back::-1], *orders, spread_C)
+    past = _higher_orders(free, slice(back, None, -1), *orders, spread_C)
     return np.concatenate([past[:0:-1], future])
 
 
@@ -511,37 +563,43 @@ def _orders_of_inverse(
 
 
 def _higher_orders(
-    states: NDArray, read: NDArray, first: NDArray, higher: NDArray, moved: NDArray
+    free: _FreeMoves, times: slice, first: NDArray, higher: NDArray, moved: NDArray
 ) -> NDArray:
     """Bounds (T, p, q) of the second and higher orders of the responses of moves.
 
-    The step S is known to within a first and a higher order (k, n) of the rows of k states,
-    C to within ``moved``. Sizes of the columns of S^t for these states and of S^t V stand in
-    ``states`` (T, n, k + q), those of C S^t in ``read`` (T, p, k). With P, L and R the sizes
-    of a state's value, first order and rest,
+    The step S of one direction of time is known to within a first and a higher order
+    (k, n) of the rows of the driven states, C to within ``moved``. With P, L, R and Z the
+    sizes of the moves' states, of their first order, of the rest, and of their errors,
 
         L(t) = sum |S^(t-1-s)| first P(s),
-        R(t) = sum |S^(t-1-s)| (first (L + R) + higher (P + L + R))(s),
+        R(t) = sum |S^(t-1-s)| (first (L + R + Z) + higher (P + L + R + Z))(s),
 
     and likewise for the outputs. What rounding adds to the slopes is counted as well.
     """
-    samples, _, driven = read.shape
-    values = states[:, :, driven:]
-    _, n, moves = values.shape
+    k, n = first.shape
+    sizes = np.abs(free.states[times])
+    values = sizes[:, :, k:]
+    errors = free.state_errors[times]
+    lost = errors[:, :, k:]
+    of_outputs = free.output_errors[times]
+    powers = sizes[:, :, :k] + errors[:, :, :k]
+    read = np.abs(free.outputs[times, :, :k]) + of_outputs[:, :, :k]
+    samples, p, _ = read.shape
+    moves = values.shape[2]
+    of_slopes = of_outputs[:, :, :k] + 4 * EPS * (samples + 8) * read
     # side by side, the latest sample first, so that a sum over the past is one product
-    kernel = np.concatenate([states[:, :, :driven], read], axis=1)
+    kernel = np.concatenate([powers, read, of_slopes], axis=1)
     late = np.concatenate(kernel[::-1], axis=1)
-    forced = np.zeros((samples, driven, 2 * moves))
-    past = forced.reshape(samples * driven, 2 * moves)
-    out = np.zeros((samples, read.shape[1], moves))
-    rounding = 4 * EPS * (samples + 8)
+    forced = np.zeros((samples, k, 2 * moves))
+    past = forced.reshape(samples * k, 2 * moves)
+    out = of_outputs[:, :, k:].copy()
     with np.errstate(over="ignore", invalid="ignore"):
         forced[:, :, :moves] = first @ values
-        for t, value in enumerate(values):
-            both = late[:, (samples - t) * driven :] @ past[: t * driven]
+        for t in range(samples):
+            both = late[:, (samples - t) * k :] @ past[: t * k]
             linear, rest = both[:, :moves], both[:, moves:]
-            later = linear[:n] + rest[:n]
-            out[t] = rest[n:] + rounding * linear[n:] + moved @ later
-            forced[t, :, moves:] = first @ later + higher @ (value + later)
+            later = linear[:n] + rest[:n] + lost[t]
+            out[t] += rest[n : n + p] + linear[n + p :] + moved @ later
+            forced[t, :, moves:] = first @ later + higher @ (values[t] + later)
     bounds = np.where(np.isfinite(out), out, np.inf)
     return bounds * (1 + ROUNDED)

@@ -21,6 +21,7 @@ from privcontrol.numerics.balls import Ball
 from privcontrol.regions import halving
 from privcontrol.regions.region import box_around, matrix_of
 from privcontrol.secrets.hiding import certified
+from privcontrol.secrets.secret import UncertainMoves
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -170,6 +171,70 @@ def test_orders_of_an_inverse_bound_all_that_the_box_does_to_it(seed):
         assert (left <= higher).all()
         most = np.maximum(most, left)
     assert most.max() > 0.1 * higher.max()
+
+
+def moved(A, C, axes, horizon):
+    """Moves at the start of a plant of which one entry is uncertain."""
+    matrix = np.vstack([A, C])
+    spread = np.zeros_like(matrix)
+    spread[0, 0] = 1e-3
+    return UncertainMoves(
+        matrix, spread, axes, np.zeros(1, int), horizon, forwards=True
+    )
+
+
+def in_rationals(matrix, columns, samples):
+    """A^t V of doubles, exactly."""
+    step = np.vectorize(Fraction, otypes=[object])(matrix)
+    every = [np.vectorize(Fraction, otypes=[object])(columns)]
+    for _ in range(samples - 1):
+        every.append(step @ every[-1])
+    return np.array(every)
+
+
+def check_within(found, exact, errors):
+    """Make sure that no number is further from the exact one than its bound says."""
+    for value, truth, error in zip(found.flat, exact.flat, errors.flat, strict=True):
+        assert abs(Fraction(float(value)) - truth) <= Fraction(float(error))
+
+
+@pytest.mark.parametrize("seed", few(range(8), of=2))
+def test_free_moves_in_doubles_are_as_near_as_they_say(seed):
+    """A plant behind a queue of inputs, stable and growing, against rationals."""
+    rng = np.random.default_rng(seed)
+    A = np.zeros((5, 5))
+    A[:3, :4] = rng.normal(size=(3, 4))
+    A[:3, :3] *= [0.9, 1.3][seed % 2] / np.abs(np.linalg.eigvals(A[:3, :3])).max()
+    A[3, 4] = 1.0
+    C = np.hstack([rng.normal(size=(2, 3)), np.zeros((2, 2))])
+    axes = rng.normal(size=(5, 2))
+    moves = moved(A, C, axes, 25)
+    free = halving._FreeMoves.of(moves, A, C)
+    assert free.driven.tolist() == [0, 1, 2]  # the queue passes on what it holds
+    start = np.hstack([np.eye(5)[:, :3], axes])
+    exact = in_rationals(A, start, 25)
+    check_within(free.states, exact, free.state_errors)
+    outputs = np.array([np.vectorize(Fraction)(C) @ x for x in exact])
+    check_within(free.outputs, outputs, free.output_errors)
+    sizes = np.linalg.norm(free.outputs)
+    assert 1e-16 * sizes < np.linalg.norm(free.output_errors) < 1e-12 * sizes
+
+
+def test_free_moves_that_cancel_are_told_by_balls():
+    """Two states of 1e8 next to each other, of which the outputs see the difference."""
+    A = np.array([[0.9, 0.3], [0.3, 0.9]])
+    C = np.array([[1.0, -1.0]])
+    axes = np.array([[1e8 + 1e-6], [1e8]])
+    moves = moved(A, C, axes, 40)
+    doubles = halving._FreeMoves._ahead(moves, A, C, 39)
+    free = halving._FreeMoves.of(moves, A, C)
+    exact = in_rationals(A, axes, 40)
+    outputs = np.array([np.vectorize(Fraction)(C) @ x for x in exact])
+    check_within(doubles.outputs[:, :, -1:], outputs, doubles.output_errors[:, :, -1:])
+    check_within(free.outputs[:, :, -1:], outputs, free.output_errors[:, :, -1:])
+    sizes = np.abs(free.outputs[:, :, -1])
+    assert (free.output_errors[:, :, -1] < 1e-13 * sizes).all()
+    assert (doubles.output_errors[1:, :, -1] > 1e-3 * sizes[1:]).all()
 
 
 # -- numbers with a proof ----------------------------------------------------------------
