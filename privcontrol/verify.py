@@ -38,6 +38,7 @@ from typing import NamedTuple
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
 MOST_BITS = 4096
+MOST_ROWS = 10**6  # of an array, of which some without numbers say how many they have
 
 
 class Verdict(Exception):
@@ -63,9 +64,10 @@ class TooFewBits(Exception):
 def gaussian_promise(design):
     """Return numbers to show, whether the claim holds, and whether it keeps the budget."""
     (row,), budget = design.loss["rows"], design.request["budget"]
-    releases, square = design.request["releases"], Fraction(row["square"])
-    if not 0 <= square < 10**12:
-        raise Broken("the promise is no number y")
+    releases, square = design.request["releases"], row["square"]
+    if not set(square) <= set("0123456789/") or not Fraction(square) < 10**12:
+        raise Broken("the promise is no number y")  # powers of ten may fill the memory
+    square = Fraction(square)
     claim, of_all = square_root(square), square_root(square * releases)
     found, holds = sharp_shift(design, claim)
     numbers, epsilon = {"gdp": found, "claimed gdp": claim}, budget["epsilon"]
@@ -1125,6 +1127,8 @@ def delta_of(y, epsilon):
         context.prec, context.Emax, context.Emin = 60, MAX_EMAX, MIN_EMIN
         y = Decimal(y.numerator) / y.denominator
         a = Decimal(epsilon.numerator) / epsilon.denominator / y - y / 2
+        if a > 40:  # delta is below Phi(-a), and as a fraction it may fill the memory
+            return Fraction(1, 10**300)
         return Fraction((tail(a) - tail(a + y)) / ROOT_OF_2_PI / (a * a / 2).exp())
 
 
@@ -1627,6 +1631,8 @@ product shifts square boxes radial
 FIELDS_OF = {
     kind: names for kind, *names in map(str.split, FIELDS.strip().splitlines())
 }
+#: Kinds whose further fields say nothing, or are looked at in schema 2 alone.
+PLANTS = {"plant", "varyingplant", "privacyguarantee", "scope"}
 #: Words for fields that are known and not covered.
 NOT_COVERED = {
     "region": "a region of plants",
@@ -1638,7 +1644,7 @@ NOT_COVERED = {
 def read(path):
     """Return the noise of a design file, or of the loop in it, as a dictionary."""
     with open(path, encoding="ascii") as file:
-        data = json.load(file)
+        data = json.load(file, object_pairs_hook=once_each)
     if data.pop("digest") != digest_of(data):
         raise NotADesign("it does not match its digest")
     if data["schema"] not in (2, 3):
@@ -1653,11 +1659,24 @@ def read(path):
         raise NotADesign("it holds neither a noise nor a loop")
     if data["request"] is None:
         raise NotCovered("noise without a request, which says not what it hides")
-    for plant in [data["plant"], *data["request"]["models"]] * (data["schema"] > 2):
+    request, loss = data["request"], data["guarantee"]["loss"]
+    parts = {"request": [request], "privacyloss": [loss], "product": loss["rows"]}
+    parts["privacybudget"] = [request["budget"]]
+    for kind, those in parts.items():
+        if any(one["kind"] != kind for one in those):
+            raise NotADesign(f"it holds something else than a {kind}")
+    for plant in [data["plant"], *request["models"]] * (data["schema"] > 2):
         told = plant.keys() - {"kind", "fingerprint", "name"}
         if digest_of({name: plant[name] for name in told}) != plant["fingerprint"]:
             raise Broken("a plant does not match its fingerprint")
     return value(data)
+
+
+def once_each(fields):
+    """Return named values as a dictionary. Other readers might take others of two alike."""
+    if len(dict(fields)) < len(fields):
+        raise NotADesign("a name comes twice in it")
+    return dict(fields)
 
 
 def digest_of(data):
@@ -1678,7 +1697,10 @@ def value(item):
         return array(
             item["shape"], [Fraction(float.fromhex(x)) for x in item["floats"]]
         )
-    known = FIELDS_OF.get(item.get("kind"), item)
+    kind = item.get("kind")
+    if isinstance(kind, str) and kind not in FIELDS_OF.keys() | PLANTS:
+        raise NotCovered(f"something of the kind {kind!r}")
+    known = FIELDS_OF.get(kind, item)
     for name in item.keys() - {"kind", *known}:
         if item[name]:
             raise NotCovered(NOT_COVERED.get(name, f"{name} of {item['kind']}"))
@@ -1687,7 +1709,7 @@ def value(item):
 
 def array(shape, numbers):
     """Return numbers as a list, or as a list of rows, or as one of such lists."""
-    if len(numbers) != math.prod(shape):
+    if len(numbers) != math.prod(shape) or max(shape) > MOST_ROWS:
         raise NotADesign("an array does not have the shape that it names")
     if len(shape) == 1:
         return numbers
@@ -1927,10 +1949,13 @@ def checked(path):
 
 
 def line(report):
-    """Return a report in a line of text."""
+    """Return a report in a line of text, which names of a file cannot break or forge."""
     told = report.keys() - {"file", "verdict", "status"}
     words = [f"{name} {x}" for name, x in report.items() if name in told]
-    return "; ".join([f"{report['file']}: {report['verdict']}", *words])
+    text = "; ".join([f"{report['file']}: {report['verdict']}", *words])
+    return "".join(
+        x if " " <= x <= "~" else x.encode("unicode_escape").decode() for x in text
+    )
 
 
 def main(arguments=None):

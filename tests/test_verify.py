@@ -232,6 +232,85 @@ def test_fields_that_it_does_not_know_are_not_covered(change, path):
     assert report["status"] == 2, report
 
 
+@pytest.mark.parametrize(
+    "change, status",
+    [
+        # as names that are not known, with fields that would be looked at otherwise
+        (lambda data: data["request"].update(kind="Request", region={"norm": 1}), 3),
+        (lambda data: data["request"].pop("kind"), 3),
+        (lambda data: data["request"]["budget"].update(kind="privacybudgets"), 3),
+        (lambda data: data["guarantee"]["loss"].update(kind="product"), 3),
+        (lambda data: data["guarantee"]["loss"]["rows"][0].pop("kind"), 3),
+        (lambda data: data["parts"][0].update(kind="Structured"), 2),
+        # which would fill the memory
+        (lambda data: square_of(data, "1e999999999"), 1),
+        (lambda data: square_of(data, "1e-999999999"), 1),
+        (lambda data: square_of(data, "-1/4"), 1),
+        (lambda data: data["request"].update(resolution=without_numbers(10**9)), 3),
+    ],
+)
+def test_things_that_are_none_of_a_design_are_refused(change, status, path):
+    noise("structured").save(path)
+    edited(path, change)
+    report = verify.checked(path)
+    assert report["status"] == status, report
+    with pytest.raises((ValueError, pc.PrivacyError)):
+        pc.load(path)
+
+
+def square_of(data, text):
+    data["guarantee"]["loss"]["rows"][0]["square"] = text
+
+
+def without_numbers(rows):
+    return {"shape": [rows, 0], "floats": []}
+
+
+def test_a_name_that_comes_twice_is_refused(path):
+    """The digest is about one of the two, and readers differ in which they take."""
+    noise("structured").save(path)
+    whole = path.read_text()
+    smaller = '"budget": {"kind": "privacybudget", "gdp": {"float": "0x1p-9"}},'
+    path.write_text(whole.replace('"budget":', f'{smaller} "budget":', 1))
+    assert json.loads(path.read_text()) == json.loads(whole)
+    report = verify.checked(path)
+    assert (report["status"], report["reason"]) == (3, "a name comes twice in it")
+    with pytest.raises(ValueError, match="each name once"):
+        pc.load(path)
+
+
+@pytest.mark.parametrize(
+    "name, shown",
+    [
+        ("x\nother.json: holds", r"x\nother.json: holds"),
+        ("\x1b[2K", r"\x1b[2K"),
+        ("\ud800", r"\ud800"),
+        ("\u0430", r"\u0430"),  # looks like an a
+    ],
+)
+def test_a_name_of_a_file_forges_and_breaks_no_line(name, shown, path, capsys):
+    noise("structured").save(path)
+    text = path.read_text().replace('"position"', json.dumps(name))
+    path.write_text(text)
+    edited(path, sign_plants)
+    assert verify.main([str(path)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.isascii()
+    assert f"the state {shown} by at most" in line
+
+
+def sign_plants(data):
+    for plant in (data["plant"], data["parts"][0]["plant"]):
+        told = {x: plant[x] for x in plant.keys() - {"kind", "fingerprint", "name"}}
+        plant["fingerprint"] = digest_of(told)
+
+
+@pytest.mark.parametrize("y", [Fraction(1, 10**6), Fraction(1, 10**40)])
+def test_a_delta_that_no_double_holds_is_bounded_at_once(y):
+    """As of a floor beside a secret that is far smaller than it."""
+    assert 0 < verify.delta_of(y, Fraction(1)) <= Fraction(1, 10**300)
+
+
 @pytest.mark.slow
 def test_files_fit_their_schema(path):
     """design.schema.json of the package describes every file, and refuses others."""

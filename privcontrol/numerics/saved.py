@@ -195,7 +195,8 @@ def read(path: str | Path) -> Any:
         f"path: expected a design file of privcontrol, got another one at {path!s}"
     )
     try:
-        data = json.loads(_content(file).decode("ascii"))
+        text = _content(file).decode("ascii")
+        data = json.loads(text, object_pairs_hook=_once_each)
     except ValueError as error:
         if str(error).startswith("path:"):
             raise
@@ -216,6 +217,13 @@ def read(path: str | Path) -> Any:
             "of privcontrol that wrote it"
         )
     return decode(data)
+
+
+def _once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return named values as a mapping. Other readers might take others of two alike."""
+    if len(dict(fields)) < len(fields):
+        raise ValueError("path: expected each name once in a design file, got one twice")
+    return dict(fields)
 
 
 def _content(file: Path) -> bytes:
