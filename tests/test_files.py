@@ -377,6 +377,15 @@ def test_a_design_that_cannot_be_saved_leaves_the_one_before(path, monkeypatch):
         saved.save(path.parent / "none" / "noise.json")
 
 
+@pytest.mark.parametrize("factor", [[None], "0x1p+0", [["a"]], 1])
+def test_a_factor_that_is_no_matrix_is_refused(factor, path):
+    """What is loaded can be shown."""
+    noise("structured").save(path)
+    edited(path, lambda data: data["request"].update(factor=factor))
+    with pytest.raises(ValueError, match="factor"):
+        pc.load(path)
+
+
 def test_numbers_are_exact_and_the_digest_is_sha256(path):
     size = float(np.nextafter(0.1, 1.0))
     floored = noise("floored")

@@ -25,7 +25,7 @@ from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.process import promising
 from ..numerics.arguments import helpful_arguments
-from ..numerics.checks import positive_integer
+from ..numerics.checks import positive_integer, real_array
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.saved import read
 from ..privacy.budget import PrivacyBudget
@@ -147,6 +147,8 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
         )
     if request.horizon != noise.horizon or request.bound != noise.kept:
         raise PrivacyError(_ALTERED)
+    if request.factor is not None:
+        real_array(request.factor, "factor", ndim=2)  # shown beside that of the noise
     if noise.horizon.count_or(0) > longest:
         raise ValueError(
             f"path: expected a horizon of at most {longest} samples, got "

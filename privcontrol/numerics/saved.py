@@ -222,7 +222,9 @@ def read(path: str | Path) -> Any:
 def _once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return named values as a mapping. Other readers might take others of two alike."""
     if len(dict(fields)) < len(fields):
-        raise ValueError("path: expected each name once in a design file, got one twice")
+        raise ValueError(
+            "path: expected each name once in a design file, got one twice"
+        )
     return dict(fields)
 
 
