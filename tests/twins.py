@@ -6,7 +6,7 @@ import control as ct
 import numpy as np
 
 import privcontrol as pc
-from privcontrol.loop.optimum import expected_total
+from privcontrol.loop.moments import expected_total
 
 TIGHT = pc.PrivacyBudget(epsilon=1.0, delta=1e-5)
 #: Two lags of which the loop reads the sum, and the secret is each at the start.

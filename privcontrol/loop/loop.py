@@ -40,7 +40,7 @@ from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
 from .moments import LoopCost
 from .online import OnlineController
-from .optimum import Optimality, optimality
+from .optimality import Optimality, optimality
 from .report import write_report
 from .side import LinearSide, RunSignals, known_keywords
 

@@ -12,7 +12,7 @@ from scipy import stats
 import privcontrol as pc
 from privcontrol.core import audit, kappa, truncated_radius
 from privcontrol.deploy import Gateway
-from privcontrol.loop.optimum import expected_total
+from privcontrol.loop.moments import expected_total
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.radial_design import truncation_beside
 

@@ -14,7 +14,7 @@ from scipy import stats
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
 from privcontrol.deploy import Gateway
-from privcontrol.loop.optimum import expected_total
+from privcontrol.loop.moments import expected_total
 from privcontrol.noise.certify import certify
 from privcontrol.noise.drawn import DrawnNoise
 from privcontrol.noise.exact import ExactNoise

@@ -35,7 +35,8 @@ from privcontrol.core.blocks import _Norm, cheapest_rows, partitions, rank_read
 from privcontrol.core.manifold import EllipsoidMoves
 from privcontrol.designs.designed import designed as of_request
 from privcontrol.loop import optimum
-from privcontrol.loop.optimum import NoiseProgram, expected_total
+from privcontrol.loop.moments import expected_total
+from privcontrol.loop.noise_program import NoiseProgram
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Blocks
 from privcontrol.noise.process import promising

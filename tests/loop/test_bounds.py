@@ -10,7 +10,7 @@ import scipy.linalg
 from repeats import few
 
 import privcontrol as pc
-from privcontrol.loop import moments, optimum
+from privcontrol.loop import moments, noise_program, optimality
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
@@ -72,7 +72,7 @@ def program(seed):
     asked = dict(horizon=6, budget=BUDGET, adjacency=secret, models="exact")
     noise = pc.design_output_noise(plant, **asked, max_std=np.inf)
     loop = pc.private_lqg(plant, np.eye(2), 1, 0.1, 0.2, noise, P0=np.eye(2))
-    return optimum.NoiseProgram.of(loop.data)
+    return noise_program.NoiseProgram.of(loop.data)
 
 
 @pytest.mark.parametrize("seed", few(range(4), of=2))
@@ -96,7 +96,8 @@ def test_the_bound_at_any_point_is_below_the_cost_at_every_other_one(seed):
     costs.append(known.value)
     for X in points:
         for weight in (1e-3, 0.1, 10.0):
-            bound = best._bounded(X, weight * best.value(X), least)
+            barrier = noise_program._Barrier(best, weight * best.value(X), least)
+            bound = barrier.bounded(X)
             assert bound.capped <= min(costs) * (1 + 1e-9)
             assert bound.uncapped <= bound.capped * (1 + 1e-9) + 1e-12
     assert known.capped >= known.value * (1 - 1e-5)
@@ -127,4 +128,6 @@ def test_the_bound_without_a_horizon_is_the_dual_of_one_frequency(a, cost_of_hea
     seen = np.abs(0.1 * radius / (z - a)) ** 2
     privacy = np.trapezoid(spectrum * price, dx=1 / 20_000)
     dual = BUDGET.shift() ** 2 * (spectrum**2 * price / seen).max()
-    assert optimum._endless_excess(loop.data) == pytest.approx(dual - privacy, rel=2e-3)
+    assert optimality._endless_excess(loop.data) == pytest.approx(
+        dual - privacy, rel=2e-3
+    )

@@ -18,7 +18,8 @@ from twins import (
 )
 
 import privcontrol as pc
-from privcontrol.loop.optimum import NoiseProgram, expected_total
+from privcontrol.loop.moments import expected_total
+from privcontrol.loop.noise_program import NoiseProgram
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
-from privcontrol.loop import optimum
+from privcontrol.loop import optimality
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ROOM = ct.ss(
@@ -318,7 +318,7 @@ def test_the_bound_sees_a_peak_between_even_frequencies(monkeypatch):
     options = {"noise": noise, "controls": ["u"]}
     loop = pc.private_lqg(plant, 1.0, 100.0, 1e-6, 1.0, **options)
     bound = loop.optimality.lower_bound
-    monkeypatch.setattr(optimum, "_FREQUENCIES", 2**16)
-    monkeypatch.setattr(optimum, "_AROUND_PEAK", np.empty(0))
-    finer = optimum.optimality(loop.data).lower_bound
+    monkeypatch.setattr(optimality, "_FREQUENCIES", 2**16)
+    monkeypatch.setattr(optimality, "_AROUND_PEAK", np.empty(0))
+    finer = optimality.optimality(loop.data).lower_bound
     assert finer * (1 - 1e-5) < bound < finer * (1 + 1e-9)

@@ -22,7 +22,7 @@ from scipy.stats import norm
 import privcontrol as pc
 from privcontrol.loop.data import over_run
 from privcontrol.loop.moments import expected_cost
-from privcontrol.loop.optimum import NoiseProgram
+from privcontrol.loop.noise_program import NoiseProgram
 
 DRAWN = {
     "initial_state": "design",

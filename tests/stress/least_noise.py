@@ -32,7 +32,7 @@ from scipy import integrate, special
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
 from privcontrol.deploy import Gateway
-from privcontrol.loop.optimum import expected_total
+from privcontrol.loop.moments import expected_total
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.privacy.law import BallLaw
 from privcontrol.privacy.least_variance import least_variance

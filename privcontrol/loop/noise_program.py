@@ -1,0 +1,402 @@
+"""The cost of privacy as a convex function of the noise's information, and its least value.
+
+For secrets of the state the noise is C A^t xi with xi = U s, and the cost of privacy is a
+convex function of the information J of s:
+
+    f(J) = sum_t |D_t (J + H_t)^(-1/2)|^2,    c_i' J c_i <= y^2,    J >= rho I,
+
+where the moves are U c_i. The least value without the last constraint is usually not
+attained by finite noise. Newton's method on the logarithmic barrier finds the optimum,
+and the dual of the linear problem at the point it reaches certifies the gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from ..designs.problem import DesignProblem
+from ..designs.radial import radial_variance
+from ..designs.structured import tangent_noise
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import rank_tolerance
+from ..numerics.objects import ByContent
+from ..numerics.thresholds import FINE, MOST_ROUNDS, ROUNDED
+from ..secrets.hiding import coordinates_in
+from ..systems.linear import root
+from .data import LoopData, regulation
+from .lqg import Knowledge
+
+#: Relative gap that the last weight of the barrier aims at.
+_GAP = 2e-8
+#: Speed: factor by which weights fall.
+_COOLING = 0.05
+#: Speed: decrement that ends Newton's steps for a weight which is not the last one.
+_ROUGH = 1.0
+#: Speed: part of the first residual of Newton's equations that is enough.
+_SOLVED = 1e-3
+#: A gap above this part of the value says that rounding has led the search astray.
+_LOST = 1e-2
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A point of the program, and lower bounds of all points."""
+
+    information: NDArray  # J / y^2, (r, r)
+    value: float
+    capped: float
+    uncapped: float
+
+    @property
+    def gap(self) -> float:
+        """Return how far the point may be above the least one."""
+        return self.value - self.capped
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseProgram(ByContent):
+    """Hold the cost of privacy as a function of J / y^2, and the moves to be hidden.
+
+    Attributes
+    ----------
+    basis : ndarray, shape (n, r)
+        U, of which every move is a combination with a coefficient vector of length at
+        most 1. U / y is the noise of least variance.
+    rest : ndarray, shape (n, k)
+        Columns of the least noise that hide no move. They are as small as the rounding
+        of the moves, which they keep within the noise.
+    moves : ndarray, shape (r, s)
+        The coefficients c_i.
+    shift : float
+        y, the largest shift that the budget allows.
+    turn : ndarray, shape (T, r, r)
+        V_t with V V' = (I + H_t / y^2)^-1 and V'H_t V diagonal, where H_t is what the
+        readings up to t reveal about s by themselves. It may be far above y^2, and
+        infinite in directions that readings without noise reveal exactly.
+    seen : ndarray, shape (T, r)
+        The diagonal of V'H_t V / y^2, and one for columns of V that are zero.
+    spread : ndarray, shape (T, m, r)
+        D_t V_t, with D_t which the noise's error passes on its way to the cost.
+    is_ball : bool
+        Whether all moves U c with |c| <= 1 are hidden. The noise U / y is then below
+        every other one, and X = I the optimum.
+    """
+
+    basis: NDArray
+    rest: NDArray
+    moves: NDArray
+    shift: float
+    turn: NDArray
+    seen: NDArray
+    spread: NDArray
+    is_ball: bool = False
+
+    @classmethod
+    def of(cls, loop: LoopData, shift: float | None = None) -> NoiseProgram:
+        """The program of a loop with a prior, for the request of its noise.
+
+        ``shift`` is the largest one of a move, by default what the budget allows.
+        """
+        noise = loop.private_noise
+        design = loop.known_design
+        plant = loop.side.plant
+        problem = DesignProblem(plant, noise.request)
+        if shift is not None:
+            pass
+        elif problem.is_radial:  # linear filters see covariances only
+            rank = tangent_noise(problem, 1.0).factor.shape[1]
+            shift = 1 / math.sqrt(radial_variance(problem, rank))
+        else:
+            shift = problem.allowed
+        # moves of very different sizes are of size one in the least noise of the outputs
+        factor = tangent_noise(problem, shift).factor
+        moves = np.eye(factor.shape[1])
+        rest = factor[:, :0]
+        if not problem.moves.is_ball:
+            moves = coordinates_in(factor, problem.moves) / shift
+            left, values, _ = scipy.linalg.svd(moves)
+            rank = np.count_nonzero(values > rank_tolerance(moves, values))
+            rest = factor @ left[:, rank:]
+            if rest.size:
+                factor = factor @ left[:, :rank]
+                moves = left[:, :rank].T @ moves
+        basis = factor * shift
+        samples = noise.horizon.count()
+        _, prices = regulation(loop).gains(samples)
+        known = Knowledge.of(plant, loop.weights, None, design.P0)
+        r = basis.shape[1]
+        spread = np.empty((samples, len(prices[0]), r))
+        turn = np.empty((samples, r, r))
+        seen = np.empty((samples, r))
+        for t, (before, after) in enumerate(known.told_of(basis / shift, samples)):
+            # what the controller knows when it decides
+            errors, told = before if loop.form == "predictor" else after
+            turn[t], seen[t] = told.halves()
+            spread[t] = prices[t] @ errors @ turn[t]
+        return cls(basis, rest, moves, shift, turn, seen, spread, problem.moves.is_ball)
+
+    def factor(self, information: NDArray) -> NDArray:
+        """S (n, r + k) of the noise with the information J / y^2."""
+        inverse = scipy.linalg.inv(information)
+        shaped = self.basis @ root((inverse + inverse.T) / 2) / self.shift
+        return np.hstack([shaped, self.rest])
+
+    def value(self, X: NDArray) -> float:
+        """The cost of privacy at J / y^2 = X."""
+        columns = self.spread.transpose(0, 2, 1)
+        return float(np.sum(columns * np.linalg.solve(self._turned(X), columns)))
+
+    def _turned(self, X: NDArray) -> NDArray:
+        """V' (X + H_t / y^2) V (T, r, r)."""
+        turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
+        places = np.arange(len(X))
+        turned[:, places, places] += self.seen
+        return turned
+
+    def _inverse(self, X: NDArray) -> NDArray:
+        """V^-1 (X + H_t / y^2)^-1 V^-T (T, r, r)."""
+        return np.linalg.inv(self._turned(X))
+
+    def priced(self, X: NDArray) -> tuple[float, NDArray]:
+        """The cost of privacy at J / y^2 = X, and minus its gradient."""
+        inverse = self._inverse(X)
+        passed = self.spread @ inverse @ self.turn.transpose(0, 2, 1)
+        value = float(np.sum(self.spread @ inverse * self.spread))
+        return value, np.einsum("tmi,tmj->ij", passed, passed)
+
+    def slope(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Gr (r, r), minus the gradient; (X + H_t / y^2)^-1 (T, r, r), and D_t times it."""
+        half = self._inverse(X) @ self.turn.transpose(0, 2, 1)
+        passed = self.spread @ half
+        flat = passed.reshape(-1, len(X))
+        return flat.T @ flat, self.turn @ half, passed
+
+    def left(self, X: NDArray) -> NDArray:
+        """1 - c_i' X c_i (s,)."""
+        return 1 - np.sum(self.moves * (X @ self.moves), axis=0)
+
+    def solved(self, cap: float) -> Solved:
+        """The optimum over X >= I / cap^2, to a certified gap.
+
+        A loop that was made asks for it again when it is asked how good it is.
+        """
+        return _solved(self, cap)
+
+
+@lru_cache(maxsize=4)
+def _solved(program: NoiseProgram, cap: float) -> Solved:
+    if program.is_ball or not program.spread.any():  # there is nothing to choose
+        whole = np.eye(len(program.moves))
+        value = program.value(whole)
+        return Solved(whole, value, value, value)
+    best = None
+    # what is singular or not finite ends the search
+    with suppress(np.linalg.LinAlgError, ValueError):
+        for found in _minima(program, cap**-2):
+            if best is None or found.gap < best.gap:
+                best = found
+    if best is None or best.gap > _LOST * best.value:
+        raise UncertifiableError(
+            "codesign: the hidden moves differ so much in size that double precision "
+            "does not find the noise that costs least; protect fewer times, "
+            "StateAdjacency(times=...), or shorten the horizon. codesign=False keeps "
+            "the noise that is given"
+        )
+    return best
+
+
+def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
+    """Yield minima with the barrier, of smaller and smaller weights."""
+    r, count = program.moves.shape
+    X = (least + 1) / 2 * np.eye(r)
+    weight = max(program.value(X), np.finfo(float).tiny) / (count + r)
+    is_last = False
+    while not is_last:
+        last = _GAP * program.value(X) / (count + r)
+        is_last = _COOLING * weight <= last
+        weight = last if is_last else _COOLING * weight
+        barrier = _Barrier(program, weight, least)
+        X = barrier.lowest(X, FINE if is_last else _ROUGH)
+        yield barrier.bounded(X)
+
+
+@dataclass(frozen=True, eq=False)
+class _Barrier:
+    """f / w - sum log (1 - c_i'X c_i) - log det (X - rho I), with w the ``weight``."""
+
+    program: NoiseProgram
+    weight: float
+    least: float
+
+    def __call__(self, X: NDArray) -> float:
+        """The value, infinite outside."""
+        above = np.linalg.eigvalsh(X) - self.least
+        inside = np.append(self.program.left(X), above)
+        if inside.min() <= 0:
+            return math.inf
+        return self.program.value(X) / self.weight - np.log(inside).sum()
+
+    def lowest(self, X: NDArray, enough: float) -> NDArray:
+        """Go by Newton's steps until what is left to gain is small ``enough``."""
+        for _ in range(MOST_ROUNDS):
+            X, decrement = self._stepped(X, *_NewtonSystem.of(self, X).solved())
+            if decrement <= enough:
+                break
+        return X
+
+    def _stepped(
+        self, X: NDArray, direction: NDArray, decrement: float
+    ) -> tuple[NDArray, float]:
+        """Go along a step as far as it is good, and return its decrement, 0 if nowhere."""
+        before = self(X)
+        hidden = ROUNDED * abs(before)  # by rounding, of what a step gains
+        for length in 0.5 ** np.arange(40.0):
+            tried = X + length * direction
+            if self(tried) <= before - 0.1 * length * decrement + hidden:
+                return tried, decrement
+        return X, 0.0
+
+    def bounded(self, X: NDArray) -> Solved:
+        """The point, and lower bounds from the dual of the linear problem there."""
+        program, least = self.program, self.least
+        steep, _, _ = program.slope(X)
+        value = program.value(X)
+        prices = self.weight / program.left(X)
+        covered = (program.moves * prices) @ program.moves.T
+        share = scipy.linalg.eigh(steep, covered, eigvals_only=True)[-1]
+        prices = prices * max(1.0, share)
+        here = float(np.sum(steep * X))
+        lengths = np.sum(program.moves**2, axis=0)
+        capped = least * np.trace(steep) + prices @ (1 - least * lengths)
+        return Solved(
+            information=X,
+            value=value,
+            capped=value - (float(capped) - here),
+            uncapped=value - (float(prices.sum()) - here),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _NewtonSystem:
+    """Newton's equations of the barrier at X, by conjugate gradients.
+
+    In coordinates S = B S' B' with B'(X - rho I)^-1 B = I and B'Gr B diagonal the Hessian
+    maps S' to
+
+        S' + sum_i (c_i' S' c_i) c_i c_i' + sum_t (M_t S' a_t a_t' + a_t a_t' S' M_t) / w,
+
+    with c_i B'c_i over the root of 1 - c_i'X c_i, M_t (X + H_t)^-1 and a_t = M_t d_t of
+    the rows d_t of D_t. Its second sum without what is off the diagonal of M_t is the
+    preconditioner. Where B'Gr B is below w the sum over t is small whatever B is, and B
+    makes sum_t |a_t|^2 M_t diagonal there instead.
+
+    Attributes
+    ----------
+    back : ndarray, shape (r, r)
+        B.
+    gradient : ndarray, shape (r, r)
+        Of the barrier.
+    moves : ndarray, shape (r, s)
+        The c_i.
+    inverses : ndarray, shape (T, r, r)
+        The M_t.
+    passed : ndarray, shape (r, T, m)
+        The a_t.
+    weight : float
+        w.
+    """
+
+    back: NDArray
+    gradient: NDArray
+    moves: NDArray
+    inverses: NDArray
+    passed: NDArray
+    weight: float
+
+    @classmethod
+    def of(cls, barrier: _Barrier, X: NDArray) -> _NewtonSystem:
+        """Take the equations at a point."""
+        program, weight = barrier.program, barrier.weight
+        steep, inverses, passed = program.slope(X)
+        values, turn = np.linalg.eigh(X - barrier.least * np.eye(len(X)))
+        if values[0] <= 0:
+            raise np.linalg.LinAlgError("X is at the boundary")
+        half = turn * np.sqrt(values)
+        priced = half.T @ steep @ half
+        bends, turn = np.linalg.eigh((priced + priced.T) / 2)
+        back = half @ turn
+        flat = np.count_nonzero(bends < weight)
+        shares = np.sum((passed @ back) ** 2, axis=(1, 2))
+        mean = np.tensordot(shares, inverses, 1)
+        still = back[:, :flat]
+        back[:, :flat] = still @ np.linalg.eigh(still.T @ mean @ still)[1]
+        moves = back.T @ program.moves / np.sqrt(program.left(X))
+        gradient = moves @ moves.T - np.eye(len(X))
+        gradient -= back.T @ steep @ back / weight
+        return cls(
+            back,
+            gradient,
+            moves,
+            back.T @ inverses @ back,
+            np.moveaxis(passed @ back, 2, 0),
+            weight,
+        )
+
+    def hessian(self, S: NDArray) -> NDArray:
+        """The Hessian times S (r, r)."""
+        size = len(S)
+        flat = self.passed.reshape(size, -1)
+        along = (S @ flat).reshape(self.passed.shape)
+        along = np.moveaxis(along, 0, 1)
+        moved = np.moveaxis(self.inverses @ along, 1, 0)
+        bent = moved.reshape(size, -1) @ flat.T
+        of_cost = (bent + bent.T) / self.weight
+        seen = np.sum(self.moves * (S @ self.moves), axis=0)
+        of_moves = (self.moves * seen) @ self.moves.T
+        return of_cost + S + of_moves
+
+    def preconditioner(self) -> Callable[[NDArray], NDArray]:
+        """Return what divides by the nearly diagonal part and the moves' (Woodbury)."""
+        own = np.einsum("tii->ti", self.inverses)
+        bent = own.T @ np.sum(self.passed**2, axis=2).T
+        part = 1 / (1 + (bent + bent.T) / self.weight)
+        pairs = self.moves[:, None] * self.moves
+        rows = pairs.reshape(part.size, -1)
+        inner = np.eye(rows.shape[1]) + rows.T @ (part.reshape(-1, 1) * rows)
+        factor = scipy.linalg.cho_factor(inner)
+
+        def divided(R: NDArray) -> NDArray:
+            S = part * R
+            seen = np.sum(self.moves * (S @ self.moves), axis=0)
+            shares = scipy.linalg.cho_solve(factor, seen)
+            return S - part * ((self.moves * shares) @ self.moves.T)
+
+        return divided
+
+    def solved(self) -> tuple[NDArray, float]:
+        """Return the step of X, and how far the barrier is from its least value."""
+        divided = self.preconditioner()
+        found = np.zeros_like(self.gradient)
+        left = -self.gradient
+        along = ahead = divided(left)
+        size = first = float(np.sum(left * ahead))
+        for _ in range(MOST_ROUNDS):
+            if size <= _SOLVED * first:
+                break
+            bent = self.hessian(along)
+            length = size / float(np.sum(along * bent))
+            found = found + length * along
+            left = left - length * bent
+            ahead = divided(left)
+            before, size = size, float(np.sum(left * ahead))
+            along = ahead + size / before * along
+        found = (found + found.T) / 2
+        return self.back @ found @ self.back.T, float(-np.sum(self.gradient * found))
