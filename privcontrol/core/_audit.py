@@ -31,7 +31,7 @@ from ..numerics.thresholds import BLOCK, MOST_HELD
 from ..privacy.budget import PrivacyBudget, checked_rate
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.hidden import rounded_down
-from ..privacy.loss import PrivacyLoss, checked_delta
+from ..privacy.loss import PrivacyLoss, checked_delta, composed
 from .adjacency import Adjacency, checked_adjacency
 from .inference import Released
 from .manifold import AffineManifold
@@ -271,6 +271,8 @@ def _tested(
         )
     elif claim.gdp is not None:
         loss = PrivacyLoss.gaussian(claim.gdp)
+        if claim.leak:
+            loss = composed(loss, PrivacyLoss.black_box([(0.0, claim.leak, 1)]))
     elif delta is None:
         return claim.pair
     else:

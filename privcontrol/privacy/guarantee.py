@@ -498,6 +498,9 @@ class PrivacyGuarantee(Accounted, Saved):
         ------
         TypeError
             If an argument is of another type.
+        ValueError
+            If the budget has a leak, whose growth for larger moves depends on the noise;
+            says which (epsilon, delta) it implies.
 
         Examples
         --------
@@ -521,6 +524,14 @@ class PrivacyGuarantee(Accounted, Saved):
             scope = Scope.of(adjacency, manifold)
         assumptions = (*scope.assumptions, "a foreign release keeps its promise")
         scope = replace(scope, assumptions=assumptions, released=ELSEWHERE)
+        if budget.leak:
+            delta = min(2 * budget.leak, 0.999)
+            epsilon = PrivacyLoss.gaussian(budget.shift()).epsilon(delta - budget.leak)
+            raise ValueError(
+                "budget: expected gdp without a leak, whose growth for larger moves depends "
+                f"on the noise; pass PrivacyBudget(epsilon={shown(epsilon)}, "
+                f"delta={shown(delta)}), which it implies"
+            )
         if budget.gdp is not None:
             loss = PrivacyLoss.gaussian(budget.gdp, exact=False, proportional=False)
             return cls(loss, scope)

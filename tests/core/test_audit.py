@@ -8,7 +8,7 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
-from privcontrol.core import AuditResult, BallAdjacency, audit
+from privcontrol.core import AuditResult, BallAdjacency, audit, kappa
 from privcontrol.noise.process import promising
 
 PURE = pc.PrivacyBudget(epsilon=1.0)
@@ -49,6 +49,15 @@ def test_audits_come_close_to_tight_claims_and_refute_none():
     ratios = [result.epsilon_lower / result.epsilon_claimed for result in results]
     assert np.median(ratios) >= 0.85
     assert min(ratios) >= 0.5
+
+
+def test_a_claim_with_a_leak_is_tested_with_it():
+    """At delta = 0.05, of which 0.02 may leak, epsilon is that of 0.03."""
+    mechanism = tight(0)[0]
+    adjacency = tight(0)[1]
+    claim = pc.PrivacyBudget(gdp=0.5, leak=0.02)
+    result = audit(mechanism, adjacency, claim=claim, delta=0.05, trials=1_000, rng=0)
+    assert kappa(result.epsilon_claimed, 0.5) == pytest.approx(0.03, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", few(range(20), of=3))

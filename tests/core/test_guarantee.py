@@ -434,6 +434,17 @@ def test_black_boxes_bound_the_truth_and_never_exceed_basic_or_advanced_composit
             assert truth.delta(level) <= box.delta(level)
 
 
+def test_a_foreign_leak_is_not_dropped():
+    """gdp with a leak is no gdp: at epsilon = 3 the leak alone is delta."""
+    budget = PrivacyBudget(gdp=0.5, leak=0.01)
+    with pytest.raises(
+        ValueError, match=r"pass PrivacyBudget\(epsilon=.*, delta=0.02"
+    ) as error:
+        core.PrivacyGuarantee.black_box(budget, core.BallAdjacency(1.0))
+    epsilon = float(str(error.value).split("epsilon=")[1].split(",")[0])
+    assert 0.01 + 0.99 * core.kappa(epsilon, 0.5) <= 0.02
+
+
 def test_mixtures_agree_with_another_accountant():
     """Google's dp_accounting rounds losses up to a grid of 1e-4: never below, and within 1e-4 of it."""
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
