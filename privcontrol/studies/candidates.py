@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -19,11 +20,18 @@ from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, LoopCost
 from ..loop.optimum import CAP, optimal_loop
 from ..noise.process import promising
-from ..numerics.thresholds import ON_CIRCLE
+from ..numerics.linalg import smallest
+from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.budget import PrivacyBudget
+from ..privacy.loss import decimal, scaled
 from ..systems.linear import Plant, spectral_radius
 
 Result = tuple[LoopCost, LoopData]
+
+#: Designs that promise epsilon and delta by radial noise, or by the cheapest law of all.
+OTHER_LAWS = (*RADIAL_LAWS, "auto")
+#: Times that noise is made larger at most to keep a budget.
+_LARGEST_FACTOR = 1e12
 
 
 def evaluated(task: tuple[LoopData, Expected, str, Request]) -> Result:
@@ -128,29 +136,58 @@ def of_shape(loop: LoopData, budget: PrivacyBudget) -> LoopData:
     return loop.with_noise(designed(request, loop.side.plant))
 
 
+def of_size(loop: LoopData, budget: PrivacyBudget) -> LoopData:
+    """The loop with its own noise, as small as another budget allows, and its filter.
+
+    It is for laws whose promise is no number that scales, and where another law, or
+    another shape, would be designed for the other budget.
+    """
+    noise = loop.private_noise
+
+    def keeps(factor: float) -> bool:
+        loss = scaled(noise.guarantee.loss, 1 / decimal(factor))
+        return loss.satisfies(budget)
+
+    factor = smallest(keeps, 0.0, 1.0, tolerance=1e-12, limit=_LARGEST_FACTOR)
+    if factor == math.inf:
+        raise ValueError(f"budget: no noise of this law and shape keeps {budget}")
+    std = float(noise.std.max())
+    sized = noise.with_std(std * factor)
+    while not sized.guarantee.satisfies(budget):  # certified again, up to rounding
+        factor *= 1 + ROUNDED
+        sized = noise.with_std(std * factor)
+    return loop.with_noise(sized)
+
+
 def is_shaped(loop: LoopData) -> bool:
     """Return whether the loop's filter knows its noise, which is of a shape S."""
     return loop.knows_noise and loop.private_noise.factor is not None
 
 
 def let_fall(
-    found: list[Result], losses: NDArray, expected: Expected, design: str
+    found: list[Result],
+    losses: NDArray,
+    delta: float,
+    expected: Expected,
+    design: str,
 ) -> None:
     """Put what a stricter budget found in the place of dearer loops of a looser one.
 
     Gains get noise that is designed for the looser budget. A filter that knows its
-    noise has gains of its own, and gets noise of the stricter one's shape.
+    noise has gains of its own, and gets noise of the stricter one's shape. The law of
+    least variance may be another one, which costs the loop more, so the stricter one's
+    law and shape are tried as well.
     """
     for stricter, looser in pairwise(np.argsort(losses)):
-        known, dearer = found[looser]
         _, cheaper = found[stricter]
-        budget = dearer.private_noise.request.budget
+        budget = PrivacyBudget(epsilon=float(losses[looser]), delta=delta)
+        tried = []
         if not cheaper.knows_noise:
-            tried = with_budget(cheaper, design, budget)
+            tried.append(with_budget(cheaper, design, budget))
         elif design in ("loop", "codesign") and is_shaped(cheaper):
-            tried = of_shape(cheaper, budget)
-        else:
-            continue  # less noise of one shape never costs more
-        cost = expected.cost(tried)
-        if cost.total < known.total:
-            found[looser] = (cost, tried)
+            tried.append(of_shape(cheaper, budget))
+        if design == "auto":
+            tried.append(of_size(cheaper, budget))
+        priced = [(expected.cost(loop), loop) for loop in tried]
+        # less noise of one shape never costs more
+        found[looser] = min([found[looser], *priced], key=lambda pair: pair[0].total)

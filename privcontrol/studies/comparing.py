@@ -217,7 +217,7 @@ def tradeoff(
     loops = {}
     for k, name in enumerate(names):
         found = results[k * len(budgets) : (k + 1) * len(budgets)]
-        let_fall(found, losses, expected, name)
+        let_fall(found, losses, delta, expected, name)
         costs[name], cheapest = zip(*found, strict=True)
         loops[name] = tuple(map(PrivateLoop, cheapest))
     public_cost = expected.cost(public)

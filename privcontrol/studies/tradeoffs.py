@@ -23,7 +23,7 @@ from ..privacy.loss import decimal, scaled
 from ..response import pandas
 from ..systems.linear import Plant
 from .allowed import Allowed
-from .candidates import is_shaped, of_shape, with_budget
+from .candidates import OTHER_LAWS, is_shaped, of_shape, of_size, with_budget
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -229,8 +229,14 @@ class Tradeoff:
         if isinstance(epsilon, PrivacyBudget):
             parts = [known.data for known in loops]
             allowed = Allowed.of(self.expected, None, rms, self._plant.states)
-            tried = [with_budget(known, design, epsilon) for known in parts]
-            tried += [of_shape(known, epsilon) for known in parts if is_shaped(known)]
+            tried = []
+            if design in OTHER_LAWS:
+                tried += [of_size(known, epsilon) for known in parts]
+            else:
+                shaped = [known for known in parts if is_shaped(known)]
+                tried += [of_shape(known, epsilon) for known in shaped]
+            if epsilon.epsilon or design not in OTHER_LAWS:
+                tried += [with_budget(known, design, epsilon) for known in parts]
             ranked = []
             for loop in tried:
                 exceeds = not allowed.keeps(loop)
