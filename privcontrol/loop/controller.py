@@ -348,7 +348,13 @@ class ObserverFeedback(Law):
         seen = product(gain_at(self.C, t), memory[: self.observed])
         if self.recall is None:
             return seen
-        return seen + product(self.recall[t], memory[len(self.states) :])
+        return seen + self._recalled(self.recall, t, memory)
+
+    def _recalled(self, recall: NDArray, t: int, memory: NDArray) -> NDArray:
+        """Return what the innovations before sample t add to its reading (p, q)."""
+        known = t * recall.shape[1]
+        first = len(self.states)
+        return product(recall[t, :, :known], memory[first : first + known])
 
     def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
         """Return the plant's state (n, q) that is fed back."""
@@ -385,7 +391,7 @@ class ObserverFeedback(Law):
         onto = product(gain_at(self._onto, t), memory[:N])
         innovation = sensed - onto[:p]
         if self.recall is not None:
-            innovation = innovation - product(self.recall[t], memory[end:])
+            innovation = innovation - self._recalled(self.recall, t, memory)
         moved = onto[p:] + product(gain_at(self.B, t), acting)
         moved += product(gain_at(self.advance, t), innovation)
         if len(memory) == N:

@@ -7,7 +7,7 @@ is that of its matrices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -56,6 +56,13 @@ class Rows(NamedTuple):
         by_state, by_input = np.split(each, [order], axis=-1)
         acting = published[:, published.shape[1] - by_input.shape[-1] :]
         return by_state @ states[:-1, :order] + by_input @ acting
+
+    def at(self, t: int, states: NDArray, published: NDArray) -> NDArray:
+        """Return the rows (k, q) at sample t."""
+        order = self.last.shape[1]
+        by_state, by_input = np.split(at_sample(self.each, t), [order], axis=-1)
+        acting = published[len(published) - by_input.shape[-1] :]
+        return product(by_state, states[:order]) + product(by_input, acting)
 
     def after(self, states: NDArray) -> NDArray:
         """Return the last rows (.., k, q) of some states."""
@@ -119,9 +126,9 @@ class LoopDynamics:
         drives = {}
         for name, place in self.places.items():
             drives[name] = units[None, size:][:, place]
-        states, published = self._stepped(units[:size], drives, 1, None, t)
-        A, B = np.hsplit(states[1], [size])
-        C, D = np.hsplit(published[0], [size])
+        (_, published), (states, _) = self._turns(units[:size], drives, 1, None, t)
+        A, B = np.hsplit(states, [size])
+        C, D = np.hsplit(published, [size])
         return LinearSystem(A, B, C, D)
 
     @property
@@ -190,13 +197,48 @@ class LoopDynamics:
         -------
         states, published : ndarray, shapes (T + 1, N, q), (T, p + m, q)
         """
+        start = self._start(initial, drives)
+        if self._is_small(start, limits):
+            return self._together(start, drives, samples)
+        states = np.empty((samples + 1, *start.shape))
+        count = self.outputs + len(self.side.inputs)
+        published = np.empty((samples, count, start.shape[1]))
+        steps = self._steps(start, drives, samples, limits, first)
+        for t, (state, told) in enumerate(steps):
+            states[t] = state
+            if t < samples:
+                published[t] = told
+        return states, published
+
+    def _start(self, initial: NDArray, drives: Drives) -> NDArray:
+        """Return the first states (N, q) of as many runs as there are."""
         widths = [drive.shape[2] for drive in drives.values()]
         start = np.zeros((self.size, max(initial.shape[1], *widths, 1)))
         start[: len(initial)] = initial
+        return start
+
+    def _is_small(self, start: NDArray, limits: NDArray | None) -> bool:
+        """Return whether all samples are computed together."""
         if limits is not None or not has_form(self.side, self.law):
-            return self._stepped(start, drives, samples, limits, first)
-        if not self.varies and self.size**2 * start.shape[1] <= _DOUBLED:
-            return self._together(start, drives, samples)
+            return False
+        return not self.varies and self.size**2 * start.shape[1] <= _DOUBLED
+
+    def _steps(
+        self,
+        start: NDArray,
+        drives: Drives,
+        samples: int,
+        limits: NDArray | None = None,
+        first: int = 0,
+    ) -> Iterator[tuple[NDArray, NDArray]]:
+        """Yield states (N, q) and what is published (p + m, q), sample by sample.
+
+        The states after the last sample come last, with what was published before them.
+        The next step may overwrite both.
+        """
+        if limits is not None or not has_form(self.side, self.law):
+            yield from self._turns(start, drives, samples, limits, first)
+            return
         sources: dict[str, Source] = {}
         shared = {}
         for name, drive in drives.items():
@@ -205,14 +247,7 @@ class LoopDynamics:
             else:
                 sources[name] = drive.__getitem__
         taken = LinearRun(self.side, self.law, tuple(sources), shared, samples, first)
-        states = np.empty((samples + 1, *start.shape))
-        count = self.outputs + len(self.side.inputs)
-        published = np.empty((samples, count, start.shape[1]))
-        for t, (state, told) in enumerate(taken.steps(start, sources)):
-            states[t] = state
-            if t < samples:
-                published[t] = told
-        return states, published
+        yield from taken.steps(start, sources)
 
     def _together(
         self, start: NDArray, drives: Drives, samples: int
@@ -231,54 +266,59 @@ class LoopDynamics:
         published += product(system.C, states[:-1])
         return states, published
 
-    def _stepped(
+    def _turns(
         self,
-        initial: NDArray,
+        state: NDArray,
         drives: Drives,
         samples: int,
         limits: NDArray | None,
         first: int,
-    ) -> tuple[NDArray, NDArray]:
+    ) -> Iterator[tuple[NDArray, NDArray]]:
         """Read the plant, let the controller decide, and move both on."""
         side = self.side
         law = self.law
         n = side.order
         p = self.outputs
-        runs = initial.shape[1]
-        states = np.empty((samples + 1, len(initial), runs))
-        published = np.empty((samples, p + len(side.inputs), runs))
-        states[0] = initial
         acting_on = {}
         for name, place in self.places.items():
             still = np.zeros((samples, place.stop - place.start, 1))
             acting_on[name] = drives.get(name, still)
+        told = np.zeros((p + len(side.inputs), state.shape[1]))
         for k in range(samples):
             t = first + k
-            state = states[k, :n]
-            memory = states[k, n:]
+            physical, memory = state[:n], state[n:]
             free = acting_on["exogenous"][k]
             reference = acting_on["reference"][k]
-            reading = side.read(t, state, free) + acting_on["noise"][k]
+            reading = side.read(t, physical, free) + acting_on["noise"][k]
             sensed = reading - side.outputs
             acting = law.decide(t, memory, sensed, reference) + side.inputs
             if limits is not None:
                 acting = np.clip(acting, limits[:, :1], limits[:, 1:])
-            published[k, p:] = acting
-            acting = published[k, p:]
-            published[k, :p] = reading + product(side.through, acting)
+            told[p:] = acting
+            acting = told[p:]
+            told[:p] = reading + product(side.through, acting)
+            yield state, told
             change = acting - side.inputs
-            states[k + 1, n:] = law.follow(t, memory, sensed, change, reference)
-            moved = side.move(t, state, acting, free)
-            states[k + 1, :n] = moved + acting_on["disturbance"][k]
-        return states, published
+            after = np.empty_like(state)
+            after[n:] = law.follow(t, memory, sensed, change, reference)
+            moved = side.move(t, physical, acting, free)
+            after[:n] = moved + acting_on["disturbance"][k]
+            state = after
+        yield state, told
 
     def errors(
         self, rows: Rows, drives: Drives, samples: int, initial: NDArray = AT_REST
     ) -> NDArray:
         """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest."""
-        states, published = self.run(initial, drives, samples)
-        during = rows.during(states, published)
-        return np.concatenate([during, rows.after(states[-1:])])
+        start = self._start(initial, drives)
+        if self._is_small(start, None):
+            states, published = self._together(start, drives, samples)
+            during = rows.during(states, published)
+            return np.concatenate([during, rows.after(states[-1:])])
+        found = np.empty((samples + 1, rows.height, start.shape[1]))
+        for t, (state, told) in enumerate(self._steps(start, drives, samples)):
+            found[t] = rows.at(t, state, told) if t < samples else rows.after(state)
+        return found
 
     def variances(
         self,

@@ -172,9 +172,9 @@ def _response_variances(
     They are computed a group of columns at a time.
     """
     samples = len(columns)
-    numbers = samples * loop.dynamics.size
+    held = samples * rows.height + loop.dynamics.size
     total = np.zeros((samples + 1, rows.height))
-    width = max(1, BLOCK // numbers)
+    width = max(1, BLOCK // held)
     for start in range(0, columns.shape[2], width):
         group = columns[:, :, start : start + width]
         errors = loop.dynamics.errors(rows, {drive: group}, samples)
