@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..numerics.balls import is_definite_around
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import ALIKE, BLOCK, MOST_ROUNDS, MOST_SIGNS, SHARP
 
@@ -42,7 +43,7 @@ def largest_pattern(
     elif size <= MOST_RELAXED and not quick:
         bound, signs = _relaxed(gram)
     else:
-        bound, signs = whole, _improved(gram, np.ones(size))
+        bound, (signs,) = whole, _improved(gram, np.ones((1, size)))
     rounding = 8 * size * EPS * whole
     return min(bound, whole) + rounding + size**2 * error, signs
 
@@ -80,9 +81,9 @@ def _relaxed(gram: NDArray) -> tuple[float, NDArray]:
     """Return sum d of a diag(d) >= R, and good signs, from unit vectors for the signs."""
     weights, vectors = relaxation(gram)
     starts = np.where(vectors.T >= 0, 1.0, -1.0)
-    found = [_improved(gram, start) for start in (*starts, np.ones(len(gram)))]
-    values = [float(signs @ gram @ signs) for signs in found]
-    return bound_of(gram, weights), found[int(np.argmax(values))]
+    found = _improved(gram, np.vstack([starts, np.ones(len(gram))]))
+    values = np.einsum("ij,ij->i", found @ gram, found)
+    return bound_of(gram, weights), found[values.argmax()]
 
 
 def relaxation(
@@ -116,12 +117,22 @@ def relaxation(
 
 
 def bound_of(gram: NDArray, weights: NDArray) -> float:
-    """Return an upper bound of w^T R w over all signs, from nearly diag(weights) >= R."""
+    """Return an upper bound of w^T R w over all signs, from nearly diag(weights) >= R.
+
+    The weights grow by what a Cholesky factor in doubles needs to prove the inequality. The
+    bound is infinite where it does not.
+    """
     size = len(gram)
-    missing = float(scipy.linalg.eigvalsh(gram - np.diag(weights))[-1])
-    scale = float(np.abs(gram).sum(axis=1).max() + weights.max())
-    rounding = 16 * size * EPS * scale
-    return float(weights.sum()) + size * max(missing + rounding, 0.0)
+    spare = np.diag(weights) - gram
+    if not spare.any():
+        return float(weights.sum())
+    rounding = EPS * float(np.linalg.norm(spare))
+    missing = max(-float(scipy.linalg.eigvalsh(spare)[0]), 0.0)
+    trace = float(spare.trace()) + size * missing
+    missing += 5 * ((size + 8) * EPS * trace + rounding)
+    if not is_definite_around(spare + missing * np.eye(size), rounding):
+        return math.inf
+    return float(weights.sum()) + size * missing
 
 
 class PatternSearch:
@@ -175,14 +186,13 @@ class PatternSearch:
     def _is_near(self, gram: NDArray, slack: float) -> bool:
         """Return whether it shows no more than the last matrix that was searched.
 
-        With R <= R' + e I no value of R (k, k) is above the largest one of R' by more than
-        k e. The largest value grows by it, which is worth no search of its own.
+        No value of R is above the largest one of R' by more than a bound of R - R'. The
+        largest value grows by that, which is worth no search of its own.
         """
         if self._last is None or len(self._last[0]) != len(gram):
             return False
         searched, found = self._last
-        size = len(gram)
-        rise = bound_of(gram - searched, np.zeros(size))
+        rise = bound_of(gram - searched, np.zeros(len(gram)))
         if rise + slack > SHARP * found:
             return False
         self.largest = max(self.largest, found + rise + slack)
@@ -201,13 +211,13 @@ def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
     else:
         _, axes = np.linalg.eigh(gram)
         ends = np.where(axes.T[-_FEW_AXES:] >= 0, 1.0, -1.0)
-        signs = _all_improved(gram, np.vstack([starts, ends]))
+        signs = _improved(gram, np.vstack([starts, ends]))
     values = np.einsum("ij,ij->i", signs @ gram, signs)
     order = np.argsort(-values)
     return values[order], signs[order]
 
 
-def _all_improved(gram: NDArray, signs: NDArray) -> NDArray:
+def _improved(gram: NDArray, signs: NDArray) -> NDArray:
     """Return signs (S, k) of which no single one can be turned with a gain."""
     signs = signs.copy()
     diagonal = np.diag(gram)
@@ -221,17 +231,4 @@ def _all_improved(gram: NDArray, signs: NDArray) -> NDArray:
         if not len(rows):
             break
         signs[rows, places] *= -1.0
-    return signs
-
-
-def _improved(gram: NDArray, signs: NDArray) -> NDArray:
-    """Return signs of which no single one can be turned with a gain."""
-    signs = signs.copy()
-    diagonal = np.diag(gram)
-    for _ in range(4 * len(gram)):
-        gains = diagonal - signs * (gram @ signs)
-        place = int(gains.argmax())
-        if gains[place] <= EPS * float(np.abs(gram).max()):
-            break
-        signs[place] *= -1.0
     return signs

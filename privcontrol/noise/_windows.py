@@ -17,7 +17,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.balls import (
@@ -25,26 +24,18 @@ from ..numerics.balls import (
     BallMatrix,
     diagonal_balls,
     enclosure,
-    is_definite_around,
     upper_float,
 )
-from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
 from ._apart import LagBounds, Powers, bounds_apart, several_together
 from ._patterns import (
-    MOST_EXACT,
     MOST_RELAXED,
     PatternSearch,
     largest_pattern,
-    relaxation,
 )
-
-#: By what part the weights d exceed those of the search, one after the other.
-_INFLATED = (1e-11, 1e-9, 1e-7, 1e-5, 1e-3)
-
 
 # -- without a horizon -------------------------------------------------------------------
 
@@ -66,19 +57,7 @@ def square_of_window(
     if window.size > MOST_RELAXED:
         # |R| summed is no less, and takes no search
         return Ball(_sum_of_sizes(values, error))
-    gram = _toeplitz(values)
-    if window.size <= MOST_EXACT:
-        return Ball(largest_pattern(gram, error)[0])
-    weights, _ = relaxation(gram)
-    weights += max(float(scipy.linalg.eigvalsh(gram - np.diag(weights))[-1]), 0.0)
-    for excess in _INFLATED:
-        d = weights * (1 + excess)
-        if _is_above(d, gram, error):
-            return Ball(float_above(math.fsum(d), 2))
-    raise UncertifiableError(
-        "duration: the weights of a change of any shape are not shown to bound it; take a "
-        "shorter duration"
-    )
+    return Ball(largest_pattern(_toeplitz(values), error)[0])
 
 
 def _entered(system: LinearSystem, window: WindowMoves) -> LinearSystem:
@@ -133,13 +112,6 @@ def _sum_of_sizes(values: NDArray, error: float) -> float:
     times = 2.0 * np.arange(count, 0, -1)
     times[0] = count
     return float_above(float(times @ sizes) * (1 + 8 * count * EPS), 2)
-
-
-def _is_above(weights: NDArray, gram: NDArray, error: float) -> bool:
-    """Return whether diag(d) >= R is proven, with entries of R as wrong as ``error``."""
-    spare = np.diag(weights) - gram
-    rounding = EPS * float(np.linalg.norm(spare))
-    return is_definite_around(spare, len(gram) * error + rounding)
 
 
 def square_of_windows(

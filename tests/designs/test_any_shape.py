@@ -13,7 +13,7 @@ import privcontrol as pc
 from privcontrol import verify
 from privcontrol.designs import endless_design, long_design
 from privcontrol.designs.problem import DesignProblem
-from privcontrol.noise import _patterns, _varying, _windows as windows
+from privcontrol.noise import _patterns, _varying
 from privcontrol.noise._autoregression import shift_behind_autoregression
 from privcontrol.noise._endless import shift_behind
 from privcontrol.noise._patterns import (
@@ -133,12 +133,20 @@ def test_the_dual_is_proven_where_signs_are_too_many():
     assert attained <= found <= attained * np.pi / 2
 
 
-def test_weights_bound_only_what_they_exceed_by_more_than_its_errors():
+@pytest.mark.parametrize("short", [0.0, 1e-9, 1e-3])
+def test_weights_that_are_too_small_grow_until_they_bound_all_signs(short):
     gram = scipy.linalg.toeplitz(0.9 ** np.arange(30))
-    least = gram.sum(axis=1)  # diag(least) - gram is semidefinite
-    assert not windows._is_above(least * (1 - 1e-9), gram, 0.0)
-    assert windows._is_above(least * (1 + 1e-9), gram, 0.0)
-    assert not windows._is_above(least * (1 + 1e-9), gram, 1e-9)
+    largest = gram.sum()  # of signs alike
+    weights = gram.sum(axis=1)  # diag(weights) - gram is semidefinite
+    found = bound_of(gram, weights * (1 - short))
+    assert largest < found < largest * (1 + short + 1e-11)
+
+
+def test_errors_of_products_count_for_every_pair_of_signs():
+    gram = scipy.linalg.toeplitz(0.9 ** np.arange(30))
+    known, _ = largest_pattern(gram)
+    found, _ = largest_pattern(gram, 1e-9)
+    assert found - known == pytest.approx(900 * 1e-9)
 
 
 @pytest.mark.parametrize("seed", few(range(4), of=2))
