@@ -25,25 +25,17 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import NEGLIGIBLE
+from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LinearSystem
 
 #: Values of a matrix, and bounds of their errors.
 Enclosed = tuple[NDArray, NDArray]
 
-#: Lags of which the products are evaluated together, and such blocks at most.
-_BLOCK = 32
-_MOST_BLOCKS = 512
-#: Blocks after which the power of A is a new one.
-_FRESH = 16
-#: Bound of all later products, relative to the largest energy, below which that suffices.
-_UNCORRELATED = 1e-7
-#: Later on, lags grow by these factors, the second one where products are that small
-#: already, until they are nothing, at most so often.
-_NEXT = 1.05
-_SOON = 2
-_MOST_STATIONS = 200
+#: Speed: lags of which the products are evaluated together.
+_BLOCK = 64
+#: Such blocks at most. Later lags double.
+_MOST_BLOCKS = 256
 #: Shapes and lengths of changes above which nothing is made of their distance.
 _MOST_CHANGES = 200
 
@@ -272,19 +264,14 @@ def _lag_bounds(
 
     powers = Powers(A)
     samples = max(first - length, 0)
-    factor = _NEXT
-    for block in range(_MOST_BLOCKS):
-        if block % _FRESH:
-            states = powers.times(_BLOCK, states)
-        else:
-            states = powers.times(samples, at_end)
+    for _ in range(_MOST_BLOCKS):
+        states = powers.times(samples, at_end)
         ended = enclosure(states)
         bound = largest_after(states, ended)
         if not bound <= 2 * beyond:  # the digits are used up
             break
         beyond = min(beyond, bound)
-        if beyond <= _UNCORRELATED * square:
-            factor = _SOON
+        if beyond <= NEGLIGIBLE * square:
             break
         products = _products([ended], [together])
         by_lag = products.reshape(len(products), _BLOCK, -1).max(axis=(0, 2))
@@ -293,8 +280,10 @@ def _lag_bounds(
 
     lags = list(range(first, first + len(found) + 1))
     found.append(beyond)
-    for _ in range(_MOST_STATIONS):
-        samples = math.ceil(samples * factor) + 1
+    for _ in range(DOUBLINGS):
+        if beyond <= NEGLIGIBLE * square:
+            break
+        samples = 2 * samples + 1
         states = powers.times(samples, at_end)
         bound = largest_after(states, enclosure(states))
         if not bound <= 2 * beyond:
@@ -302,8 +291,6 @@ def _lag_bounds(
         beyond = min(beyond, bound)
         lags.append(length + samples)
         found.append(beyond)
-        if beyond <= NEGLIGIBLE * square:
-            break
     bounds = _largest_from(np.array(found)) * (1 + 16 * EPS)
     return LagBounds(np.array(lags), bounds)
 
