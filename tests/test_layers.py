@@ -69,12 +69,21 @@ def tree(path):
     return ast.parse(path.read_text(encoding="utf8"))
 
 
+def statements(node):
+    """All statements of a tree, without a look at their expressions."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, name, ())
+        for statement in inner if isinstance(inner, list) else ():
+            yield statement
+            yield from statements(statement)
+
+
 def imported(module, path):
     """(module, name) of all that a file imports from the package, for annotations too."""
     parts = module.split(".")
     if path.stem != "__init__":
         parts = parts[:-1]
-    for node in ast.walk(tree(path)):
+    for node in statements(tree(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, ""
