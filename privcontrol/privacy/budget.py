@@ -84,7 +84,10 @@ def kappa(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """
     if _is_number(epsilon) and _is_number(y):
         return _kappa(float(epsilon), float(y))
-    return _each(_kappa, real_array(epsilon, "epsilon"), real_array(y, "y"))
+    levels, sizes = real_array(epsilon, "epsilon"), real_array(y, "y")
+    if sizes.ndim == 0 and sizes > 0 and (levels >= 0).all():
+        return _plain(kappa_of_levels(levels, float(sizes)))
+    return _each(_kappa, levels, sizes)
 
 
 def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
@@ -347,18 +350,20 @@ def _kappa(epsilon: float, y: float) -> float:
 
 
 def kappa_of_levels(levels: NDArray, y: float) -> NDArray:
-    """Return `kappa` (K,) at many levels >= 0 of one y > 0, within some ulp of it.
+    """Return `kappa` at an array of levels >= 0 of one y > 0, bit by bit.
 
-    Array operations take a thirtieth of the time of so many numbers.
+    Array operations take a tenth of the time of so many numbers.
     """
-    centre = levels / y
-    u, v = centre - y / 2, centre + y / 2
     with np.errstate(over="ignore"):
-        scale = np.exp(-u * u / 2) / _SQRT_2PI * y
+        centre = levels / y
+        u, v = centre - y / 2, centre + y / 2
+        squares = -u * u / 2
+    # NumPy's exponentials differ from those of one number in the last bit
+    scale = np.reshape([*map(math.exp, squares.flat)], u.shape) / _SQRT_2PI * y
     upper = _SQRT_HALF_PI * erfcx(v * _SQRT_HALF)
     tail = (_SQRT_HALF_PI * erfcx(np.maximum(u, -1) * _SQRT_HALF) - upper) / y
     beyond = _SQRT_HALF_PI * erfcx(np.maximum(-u, 1) * _SQRT_HALF) + upper
-    values = np.where(u < -1, 1 - scale * beyond / y, scale * tail)
+    values = np.where(u < -1, 1 - scale * (beyond / y), scale * tail)
     if y < 1.6:
         near = (levels < 1.5) & (u >= -1)
         values[near] = scale[near] * _series_of_levels(levels[near], y)

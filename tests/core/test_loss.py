@@ -563,21 +563,29 @@ def test_many_unequal_black_boxes_beside_others_are_the_enumeration(installed, r
         assert both.delta(epsilon) <= high * (1 + 1e-3 if installed else 3)
 
 
+def binomial_delta(count, answer, epsilon, terms):
+    """Sum over k of the chance of k losses of ``answer`` of count, for all above epsilon."""
+    with mp.workdps(40):
+        answer = mp.mpf(answer)
+        p = 1 / (1 + mp.exp(-answer))
+        k = int((count + epsilon / answer) // 2) + 1
+        ways = mp.loggamma(count + 1) - mp.loggamma(k + 1) - mp.loggamma(count - k + 1)
+        mass = mp.exp(ways + k * mp.log(p) + (count - k) * mp.log(1 - p))
+        less, step = mp.exp(epsilon - (2 * k - count) * answer), mp.exp(-2 * answer)
+        total = mp.mpf(0)
+        for k in range(k, min(count, k + terms) + 1):
+            total += mass * (1 - less)
+            mass *= p / (1 - p) * (count - k) / (k + 1)
+            less *= step
+        return total
+
+
 def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
     one = PrivacyLoss.black_box(((0.02, 0.0, 1),))
     for count in (50, 5000, 40_000):
         many = one.released(count)
         epsilon = 0.02 * math.sqrt(count)
-        with mp.workdps(30):
-            p = 1 / (1 + mp.exp(mp.mpf(-0.02)))
-            total = mp.mpf(0)
-            start = int((count + epsilon / 0.02) // 2)
-            stop = min(count, start + 14 * int(math.sqrt(count)))
-            for k in range(start, stop + 1):
-                lost = (2 * k - count) * mp.mpf(0.02)
-                if lost > epsilon:
-                    mass = mp.binomial(count, k) * p**k * (1 - p) ** (count - k)
-                    total += mass * -mp.expm1(epsilon - lost)
+        total = binomial_delta(count, 0.02, epsilon, terms=14 * math.isqrt(count))
         assert total * (1 - mp.mpf(1e-9)) <= many.delta(epsilon)
         assert many.delta(epsilon) <= total * (1 + mp.mpf(2e-3))
 
@@ -586,16 +594,7 @@ def test_identical_black_boxes_are_the_binomial_sum_and_more_are_bounded():
 def test_deltas_of_a_million_answers_are_above_the_rounding_of_their_transform(epsilon):
     """The losses lie on the grid, so nothing but the margin covers the rounding errors."""
     count, answer = 1_686_304, 3 / 2**13
-    with mp.workdps(30):
-        p = 1 / (1 + mp.exp(-mp.mpf(answer)))
-        k = int((count + epsilon / answer) // 2) + 1
-        ways = mp.loggamma(count + 1) - mp.loggamma(k + 1) - mp.loggamma(count - k + 1)
-        mass = mp.exp(ways + k * mp.log(p) + (count - k) * mp.log(1 - p))
-        total = mp.mpf(0)
-        for _ in range(6 * int(math.sqrt(count))):
-            total += mass * -mp.expm1(epsilon - (2 * k - count) * answer)
-            mass *= p / (1 - p) * (count - k) / (k + 1)
-            k += 1
+    total = binomial_delta(count, answer, epsilon, terms=6 * math.isqrt(count))
     delta = PrivacyLoss.black_box(((answer, 0.0, count),)).delta(epsilon)
     assert total <= delta <= total + 1e-8
 
