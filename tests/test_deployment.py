@@ -222,7 +222,7 @@ def test_the_live_page_answers_few_clients_of_this_machine(folder):
             assert policy.startswith("default-src 'none'; script-src 'self';")
             connection.close()
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
-        time.sleep(0.5)
+        time.sleep(0.2)
         turned_away = 0
         for one in silent:
             one.setblocking(False)

@@ -3,16 +3,31 @@
 import numpy as np
 
 
-def forced(vertices, sequence, column, start, values):
-    """Outputs (T p,) after a change of an input that begins at a sample."""
-    state = np.zeros(vertices[0].nstates)
+def forced(vertices, sequences, column, start, values):
+    """Outputs (T p, K) of K sequences after a change of an input that begins at a sample."""
+    chosen = np.asarray(sequences)
+    A, B, C, D = (np.array([getattr(v, name) for v in vertices]) for name in "ABCD")
+    states = np.zeros((len(chosen), vertices[0].nstates, 1))
     outputs = []
-    for t, k in enumerate(sequence):
-        plant = vertices[k]
+    for t, k in enumerate(chosen.T):
         inside = start <= t < start + len(values)
         w = values[t - start] if inside else 0.0
-        outputs.append(plant.C @ state + plant.D[:, column] * w)
-        state = plant.A @ state + plant.B[:, column] * w
+        outputs.append(C[k] @ states + D[k][:, :, column, None] * w)
+        states = A[k] @ states + B[k][:, :, column, None] * w
+    return np.concatenate(outputs, axis=1)[:, :, 0].T
+
+
+def impulses(vertices, sequence):
+    """Outputs (T p, T m) after an impulse of each input at each sample."""
+    m = vertices[0].ninputs
+    states = np.zeros((vertices[0].nstates, len(sequence) * m))
+    outputs = []
+    for t, k in enumerate(sequence):
+        plant, now = vertices[k], slice(t * m, (t + 1) * m)
+        outputs.append(plant.C @ states)
+        outputs[-1][:, now] += plant.D
+        states = plant.A @ states
+        states[:, now] += plant.B
     return np.concatenate(outputs)
 
 
@@ -32,10 +47,5 @@ def worst_energy(noise, vertices, horizon):
     drawn = rng.integers(len(vertices), size=(20, horizon))
     worst = 0.0
     for sequence in [*constant, *drawn]:
-        columns = [
-            forced(vertices, sequence, k, t, [1.0])
-            for t in range(horizon)
-            for k in range(vertices[0].ninputs)
-        ]
-        worst = max(worst, np.linalg.norm(root @ np.column_stack(columns), 2))
+        worst = max(worst, np.linalg.norm(root @ impulses(vertices, sequence), 2))
     return worst

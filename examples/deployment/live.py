@@ -40,6 +40,8 @@ class Server(ThreadingHTTPServer):
     """Answers a few clients at once and turns the others away."""
 
     daemon_threads = True
+    #: Who finds no place in this queue tries again after seconds.
+    request_queue_size = 64
 
     def __init__(self, address, handler):
         super().__init__(address, handler)

@@ -209,7 +209,7 @@ REFUSALS = {
 def test_a_broker_that_refuses_ends_the_wait_within_ten_seconds(kind, monkeypatch):
     """A subscription that is refused (SUBACK 0x80) was waited behind for ever."""
     packets, error, words = REFUSALS[kind]
-    monkeypatch.setattr(module, "_PATIENCE", 2.0)
+    monkeypatch.setattr(module, "_PATIENCE", 1.0)
     monkeypatch.setattr(module, "_PAUSE", 0.1)
     began = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -382,7 +382,7 @@ def test_the_leak_of_blocks_by_simulation(offset, part):
 
 
 @pytest.mark.parametrize(
-    "span, order, limits", [(1, 1, 7.0), (3, 4, 8.0), (40, 2, 9.0)]
+    "span, order, limits", few([(1, 1, 7.0), (3, 4, 8.0), (40, 2, 9.0)], of=2)
 )
 def test_the_walls_of_blocks_add_up_to_the_limit(span, order, limits):
     """The largest that blocks, and the state that a run begins with, make together.

@@ -240,7 +240,7 @@ def test_a_single_late_time_of_a_dense_plant_is_covered_in_exact_arithmetic():
     )
 
 
-@pytest.mark.parametrize("times", [[1], [0, 1], [0, 3, 7]])
+@pytest.mark.parametrize("times", few([[0, 3, 7], [1], [0, 1]], of=1))
 def test_fewer_protected_times_than_states_cost_no_more_than_their_own_span(times):
     plant, adjacency = (
         cases.random_plant(5, states=5),

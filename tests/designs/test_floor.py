@@ -283,10 +283,10 @@ def test_a_secret_beside_a_floor_of_two_sizes_is_designed_quickly():
 
 @pytest.mark.parametrize("floor", [[0.1] * 3, [0.1, 0.2, 0.3]])
 def test_a_design_in_many_dimensions_ends_within_its_gap(floor):
-    """The exact design of 150 dimensions lies between the bound and the cost of the quick one."""
+    """The exact design of 90 dimensions lies between the bound and the cost of the quick one."""
     plant = cases.random_plant(0, states=7, inputs=1, outputs=3, radius=0.99)
     request = dict(
-        horizon=50,
+        horizon=30,
         budget=cases.BUDGET,
         adjacency=pc.DisturbanceAdjacency(0.1),
         floor=floor,

@@ -489,7 +489,7 @@ def test_releases_of_a_run_share_the_budget():
 @pytest.mark.parametrize("enters", [False, True])
 def test_a_growing_mode_that_no_output_sees_takes_no_digits_of_the_others(enters):
     """y(t) = -1 to the end, as the difference of two states that grow by 1.5 a sample."""
-    samples = 700
+    samples = 300
 
     def stage(t):
         B = [[1.0, 0.0], [0.0, 1.0 + t % 2]]

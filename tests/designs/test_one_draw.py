@@ -16,6 +16,7 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 from gateway_cases import noise
 
 import privcontrol as pc
@@ -53,7 +54,7 @@ def edited(path, statement):
 # -- threads, forks and signals --------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["structured", "independent", "endless"])
+@pytest.mark.parametrize("kind", few(["endless", "structured", "independent"], of=1))
 def test_threads_never_share_an_index(kind, path):
     """Four threads: as many samples as calls, and every sample has its own reading."""
     calls = 300
@@ -323,7 +324,7 @@ def test_an_interruption_loses_no_more_than_its_sample(monkeypatch):
     draw = gateway._exact.draw
 
     def slow(numbers):
-        time.sleep(0.3)
+        time.sleep(0.15)
         return draw(numbers)
 
     monkeypatch.setattr(gateway._exact, "draw", slow)

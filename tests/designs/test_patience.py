@@ -142,12 +142,12 @@ def test_a_bound_that_would_take_minutes_is_not_searched_for(monkeypatch):
 
 
 def test_a_note_is_given_while_a_design_silences_its_parts(monkeypatch):
-    monkeypatch.setattr(PROGRESS, 0.4)
+    monkeypatch.setattr(PROGRESS, 0.1)
     name = "privcontrol.designs.region_design.stationary_design"
     design = region_design.stationary_design
 
     def slow(*args, **options):
-        time.sleep(0.8)
+        time.sleep(0.4)
         return design(*args, **options)
 
     monkeypatch.setattr(name, slow)
@@ -176,11 +176,11 @@ def shares_of(design, plant, asked, monkeypatch):
 
 
 def test_a_short_design_says_nothing(monkeypatch):
-    monkeypatch.setattr(PROGRESS, 1.0)
+    monkeypatch.setattr(PROGRESS, 0.5)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         designed(3)
-        time.sleep(1.2)
+        time.sleep(0.6)
     assert not [each for each in caught if "so far" in str(each.message)]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 import scipy.linalg
 from scipy.stats import norm
 
@@ -323,9 +324,17 @@ def dense_root(noise, samples):
     return scipy.linalg.cholesky(covariance, lower=True)
 
 
-@pytest.mark.parametrize("white", [{}, {"floor": 1.0}])
 @pytest.mark.parametrize(
-    "options", [{}, {"duration": 3, "shape": "level"}, {"duration": 3}]
+    "options, white",
+    few(
+        [
+            *(({}, {"floor": 1.0}), ({"duration": 3}, {"floor": 1.0})),
+            ({"duration": 3, "shape": "level"}, {}),
+            ({"duration": 3, "shape": "level"}, {"floor": 1.0}),
+            *(({}, {}), ({"duration": 3}, {})),
+        ],
+        of=3,
+    ),
 )
 def test_changes_of_a_plant_that_varies_stay_below_the_bound(options, white, tmp_path):
     """Chains of changes of all patterns under sequences of both vertices, densely."""
@@ -511,7 +520,7 @@ def dense_root_of_run(noise, samples):
     return scipy.linalg.cholesky(np.array(covariance)[np.ix_(noisy, noisy)], lower=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"floor": 1.0}, {"family": "iid-gaussian"}])
+@pytest.mark.parametrize("options", few([{"floor": 1.0}, {"family": "iid-gaussian"}, {}], of=2))
 def test_changes_of_a_run_of_a_plant_that_varies(options, tmp_path):
     """Chains of changes in 30 samples, of which four that are 8 apart find room."""
     horizon, apart = 30, 8
@@ -764,7 +773,7 @@ def test_longer_patterns_are_bounded_from_above(size):
 # -- over a horizon ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count, apart", [(2, 1), (3, 4), (2, 9), (4, 5)])
+@pytest.mark.parametrize("count, apart", few([(2, 1), (3, 4), (2, 9), (4, 5)], of=2))
 def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     count, apart, tmp_path
 ):

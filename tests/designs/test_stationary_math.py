@@ -370,7 +370,7 @@ def test_a_long_run_costs_at_least_its_bound(duration, share):
     points = np.hstack(points) / ALLOWED
     # any weights of the moves are a bound; these are scaled by their constraints
     weights = np.full(points.shape[1], 1 / points.shape[1])
-    for _ in range(400):
+    for _ in range(200):
         values, vectors = np.linalg.eigh((points * weights) @ points.T)
         roots = np.sqrt(np.maximum(values, 1e-14 * values.max()))
         bound = roots.sum() ** 2
