@@ -103,6 +103,12 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     >>> kappa(1.0, 0.02) == 0, bool(kappa_upper(1.0, 0.02) > 0)
     (True, True)
     """
+    if _is_number(epsilon) and _is_number(y):
+        size = float(y)
+        above = _kappa(float(epsilon), min(size * (1 + _ROUND_OFF), sys.float_info.max))
+        for _ in range(8):
+            above = math.nextafter(above, math.inf)
+        return min(above, 1.0) if size else 0.0
     with np.errstate(over="ignore"):
         larger = np.minimum(np.multiply(y, 1 + _ROUND_OFF), sys.float_info.max)
     delta = round_up(kappa(epsilon, larger), ulps=8)
@@ -354,16 +360,16 @@ def kappa_of_levels(levels: NDArray, y: float) -> NDArray:
 
     Array operations take a tenth of the time of so many numbers.
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # in branches not taken
         centre = levels / y
         u, v = centre - y / 2, centre + y / 2
-        squares = -u * u / 2
-    # NumPy's exponentials differ from those of one number in the last bit
-    scale = np.reshape([*map(math.exp, squares.flat)], u.shape) / _SQRT_2PI * y
-    upper = _SQRT_HALF_PI * erfcx(v * _SQRT_HALF)
-    tail = (_SQRT_HALF_PI * erfcx(np.maximum(u, -1) * _SQRT_HALF) - upper) / y
-    beyond = _SQRT_HALF_PI * erfcx(np.maximum(-u, 1) * _SQRT_HALF) + upper
-    values = np.where(u < -1, 1 - scale * (beyond / y), scale * tail)
+        # NumPy's exponentials differ from those of one number in the last bit
+        exponentials = [*map(math.exp, (-u * u / 2).flat)]
+        scale = np.reshape(exponentials, u.shape) / _SQRT_2PI * y
+        upper = _SQRT_HALF_PI * erfcx(v * _SQRT_HALF)
+        tail = (_SQRT_HALF_PI * erfcx(np.maximum(u, -1) * _SQRT_HALF) - upper) / y
+        beyond = _SQRT_HALF_PI * erfcx(np.maximum(-u, 1) * _SQRT_HALF) + upper
+        values = np.where(u < -1, 1 - scale * (beyond / y), scale * tail)
     if y < 1.6:
         near = (levels < 1.5) & (u >= -1)
         values[near] = scale[near] * _series_of_levels(levels[near], y)
