@@ -573,9 +573,9 @@ def binomial_delta(count, answer, epsilon, terms):
         mass = mp.exp(ways + k * mp.log(p) + (count - k) * mp.log(1 - p))
         less, step = mp.exp(epsilon - (2 * k - count) * answer), mp.exp(-2 * answer)
         total = mp.mpf(0)
-        for k in range(k, min(count, k + terms) + 1):
+        for more in range(k, min(count, k + terms) + 1):
             total += mass * (1 - less)
-            mass *= p / (1 - p) * (count - k) / (k + 1)
+            mass *= p / (1 - p) * (count - more) / (more + 1)
             less *= step
         return total
 

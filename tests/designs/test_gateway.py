@@ -335,7 +335,9 @@ def test_a_clean_end_loses_no_sample_and_draws_none_twice(kind, calls, path):
                 assert bits.startswith(known) or known.startswith(bits)
 
 
-@pytest.mark.parametrize("kind", few(["structured", "endless", "driven", "endless floored"], of=2))
+@pytest.mark.parametrize(
+    "kind", few(["structured", "endless", "driven", "endless floored"], of=2)
+)
 def test_noise_is_the_same_with_and_without_clean_ends(kind, path, monkeypatch):
     """The same random bits, in one run and in a run for each reading."""
     design = noise(kind)

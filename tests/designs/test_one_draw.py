@@ -16,8 +16,8 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
-from repeats import few
 from gateway_cases import noise
+from repeats import few
 
 import privcontrol as pc
 from privcontrol.core import AdaptiveReleases, AffineManifold, GaussianNoise

@@ -11,8 +11,8 @@ from pathlib import Path
 import control as ct
 import numpy as np
 import pytest
-from repeats import few
 import scipy.linalg
+from repeats import few
 from scipy.stats import norm
 
 import privcontrol as pc
@@ -520,7 +520,9 @@ def dense_root_of_run(noise, samples):
     return scipy.linalg.cholesky(np.array(covariance)[np.ix_(noisy, noisy)], lower=True)
 
 
-@pytest.mark.parametrize("options", few([{"floor": 1.0}, {"family": "iid-gaussian"}, {}], of=2))
+@pytest.mark.parametrize(
+    "options", few([{"floor": 1.0}, {"family": "iid-gaussian"}, {}], of=2)
+)
 def test_changes_of_a_run_of_a_plant_that_varies(options, tmp_path):
     """Chains of changes in 30 samples, of which four that are 8 apart find room."""
     horizon, apart = 30, 8
