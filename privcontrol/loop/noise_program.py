@@ -118,6 +118,8 @@ class NoiseProgram(ByContent):
             shift = problem.allowed
         # moves of very different sizes are of size one in the least noise of the outputs
         factor = tangent_noise(problem, shift).factor
+        if problem.moves.is_ball:  # around which Laplace noise is wider
+            factor = problem.moves.vectors / shift
         moves = np.eye(factor.shape[1])
         rest = factor[:, :0]
         if not problem.moves.is_ball:

@@ -30,6 +30,7 @@ from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.thresholds import ALIKE
+from ..privacy.guarantee import shown
 from ..privacy.least_variance import least_law_variance
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import LinearSystem, frequency_response
@@ -69,7 +70,8 @@ class Optimality:
         Least cost of additive noise of any law that keeps the budget, with any linear
         filter; NaN where it is not known, as for a ``gdp`` and without a horizon.
     among : str
-        The noise whose least cost ``lower_bound`` and ``excess`` are about, in words.
+        The noise whose least cost ``excess`` is about, in words. As a text the object
+        says `excess`, which counts noise of any size.
     """
 
     cost: float
@@ -98,9 +100,7 @@ class Optimality:
         # a cap leaves less to choose from, so the bound without it is the lower one
         capped = min(capped, cost)
         uncapped = min(uncapped, capped)
-        excess = 0.0
-        if cost > uncapped:
-            excess = (cost - uncapped) / uncapped if uncapped > 0 else math.inf
+        excess = _excess(cost, uncapped)
         return cls(cost, capped, excess, min(universal_bound, cost))
 
     @property
@@ -116,10 +116,18 @@ class Optimality:
         return (self.cost - self.universal_bound) / self.cost
 
     def __str__(self) -> str:
-        law = f"within {100 * self.gap:.2g} % of the least cost of {self.among}"
+        law = f"within {shown(100 * self.excess)} % of the least cost of {self.among}"
         if math.isnan(self.universal_bound):
             return law
-        return f"{law}, {100 * self.universal_gap:.2g} % of every law"
+        excess = _excess(self.cost, self.universal_bound)
+        return f"{law}, {shown(100 * excess)} % of that of every law"
+
+
+def _excess(cost: float, least: float) -> float:
+    """Return how much more than a bound of the least cost something costs at most."""
+    if cost <= least:
+        return 0.0
+    return (cost - least) / least if least > 0 else math.inf
 
 
 def optimality(loop: LoopData) -> Optimality:

@@ -42,6 +42,61 @@ def vehicle_loop(noise, **options):
     return pc.private_lqg(pc.plants.vehicle(), **WEIGHTS, noise=noise, **options)
 
 
+def test_what_is_said_of_the_optimum_counts_noise_of_any_size():
+    """With the default cap the loop costs 0.06 % more than with another one."""
+    A = [[1.0, 0.1], [0.0, 0.9]]
+    plant = ct.ss(A, [[-0.6], [0.1]], [[1.3, -0.3]], 0, True)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=6,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency(1.0),
+        models="exact",
+        max_std=np.inf,
+    )
+    weights = {"Q": np.diag([1.0, 1e-6]), "R": 1, "QN": 1e-3, "RN": 1e-3}
+    given = {
+        **weights,
+        "P0": [1.0, 20.0],
+        "terminal": 0,
+        "noise": noise,
+        "codesign": True,
+    }
+    near = pc.private_lqg(plant, **given)
+    far = pc.private_lqg(plant, cap=1e3, **given)
+    saved = near.optimality.cost / far.optimality.cost - 1
+    assert saved > 10 * near.optimality.gap
+    said = str(near.optimality)
+    assert float(said.split()[1]) >= 100 * saved
+    assert said.endswith("% of that of every law")
+    universal = near.optimality.cost / near.optimality.universal_bound - 1
+    assert float(said.split()[-7]) >= 100 * universal
+
+
+def test_no_law_costs_less_than_the_bound_of_a_laplace_loop_around_a_ball():
+    """The bound was that of a ball sqrt(2) times as large: 12.7925, the ball law costs 12.7861."""
+    start = pc.InitialStateAdjacency(1.0)
+    noise = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=6,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=start,
+        models="exact",
+        max_std=np.inf,
+    )
+    weights = {"Q": 1, "R": 1, "QN": 1e-2, "RN": 1e-2, "P0": 1.0, "terminal": 0}
+    found = {
+        family: pc.private_lqg(
+            pc.plants.vehicle(), **weights, noise=noise, codesign=True, family=family
+        ).optimality
+        for family in ("gaussian", "laplace", "ball", "truncated")
+    }
+    least = min(one.cost for one in found.values())
+    for one in found.values():
+        assert one.universal_bound < least
+        assert one.universal_bound == pytest.approx(found["ball"].universal_bound)
+
+
 @pytest.mark.parametrize(
     "secret, epsilon, horizon, P0, public, knowing, best", few(TABLE, of=2)
 )
