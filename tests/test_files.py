@@ -386,6 +386,31 @@ def test_a_factor_that_is_no_matrix_is_refused(factor, path):
         pc.load(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: root[:, ::-1],
+        lambda root: np.hstack([0 * root, root]),
+        lambda root: np.hstack([root, root]),
+        lambda root: np.vstack([root, root]),
+    ],
+)
+def test_correlated_noise_of_later_entries_is_refused(change, path):
+    """Its covariance keeps the promise, or more; samples leave out what comes later.
+
+    Of the first root a gateway published 28-GDP noise for a promise of 0.53.
+    """
+    noise("correlated and floored", horizon=12).save(path)
+
+    def alter(data):
+        (part,) = (part for part in data["parts"] if part["kind"] == "correlated")
+        part["root"] = encoded(change(decoded(part["root"])))
+
+    edited(path, alter)
+    with pytest.raises(ValueError, match="root: expected"):
+        pc.load(path)
+
+
 def test_numbers_are_exact_and_the_digest_is_sha256(path):
     size = float(np.nextafter(0.1, 1.0))
     floored = noise("floored")

@@ -339,13 +339,28 @@ class Correlated(NoisePart):
     """Lambda eta with a lower triangular Lambda (T p, T p), time-major.
 
     It has one entry of eta for each sample and output, and no system of finite order.
+    Samples are made as time goes on, so none may depend on entries of later ones.
     """
 
     root: NDArray
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "root", real_array(self.root, "root", ndim=2))
+        root = real_array(self.root, "root", ndim=2)
+        object.__setattr__(self, "root", root)
+        size, width = root.shape
+        if size != width or size % self.outputs:
+            raise ValueError(
+                f"root: expected shape (T {self.outputs}, T {self.outputs}), got "
+                f"{root.shape}"
+            )
+        for begin in range(0, size, self.outputs):
+            end = begin + self.outputs
+            if root[begin:end, end:].any():
+                raise ValueError(
+                    "root: expected a lower triangular matrix, got noise of a sample that "
+                    "depends on entries of later ones"
+                )
 
     @property
     def model(self) -> None:

@@ -899,14 +899,14 @@ def test_a_gateway_says_that_its_run_begins_anew():
     assert "begins again with this gateway" in words
     ledger = pc.PrivacyLedger(LARGE)
     Gateway(whole, ledger=ledger).publish(0.0)
-    head = ledger.head
+    charges = ledger.history
     later = Gateway(whole, ledger=ledger, start=20)
     words = " ".join(later.guarantee.explain().split())
     assert "earlier windows of the run are counted" in words
     assert later.guarantee.scope.window == (20, 40)
     with pytest.raises(ValueError, match="block_diag"):
         later.publish(0.0)
-    assert ledger.head == head
+    assert ledger.history == charges
     assert later.next_index == 0
     with pytest.raises(ValueError, match="stationary law"):
         Gateway(noise("endless"), start=20)
