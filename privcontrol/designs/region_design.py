@@ -80,8 +80,9 @@ _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.1
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
-#: Gap of designs that are compared for lists, and the one up to which the bound of those
-#: for regions, whose gap is that of the request, stands for the least cost.
+#: Gap of designs that are compared for lists or certified for a region, and how far below
+#: its budget the latter stay. The other gap is that up to which the bound of designs for
+#: regions, whose gap is that of the request, stands for the least cost.
 _GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
 #: Speed: logarithms of floors between which the first models of the cost are made, the
 #: longest step, and how many models there are.
@@ -137,11 +138,12 @@ def _meeting_budget(
     slope = 1.0
     lower_bound = math.nan
     tried: list[tuple[float, float]] = []
+    rough: Rough | None = None  # noise for the budget itself may be all that it takes
     for rounds in range(most_rounds):
         budget = PrivacyBudget(gdp=target)
         is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
         asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
-        nearby = replace(problem, request=asked)
+        nearby = replace(problem, request=asked, rough=rough)
         with search_round(2 * rounds):
             sized = size(nearby)
         if request.factor is not None:
@@ -152,11 +154,12 @@ def _meeting_budget(
             shift = shift_of(request, sized.parts)
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
+        rough = rough or Rough(_GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        target *= (allowed / shift * (1 - ROUNDED)) ** (1 / slope)
+        target *= (allowed / shift * (1 - _GAP_OF_A_TRY)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
