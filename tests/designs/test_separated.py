@@ -12,6 +12,10 @@ from mpmath import mpf, sqrt, workdps
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.noise._apart import bounds_apart
+from privcontrol.numerics.balls import CERTIFICATE_BITS, Ball, ball_matrix, working_bits
+from privcontrol.secrets.secret import SignalMoves
+from privcontrol.systems.linear import LinearSystem
 
 BUDGET = pc.PrivacyBudget(gdp=1.0)
 #: Samples of the dense route, after which a mode of .9 has faded to 1e-18.
@@ -53,6 +57,21 @@ def test_a_distance_saves_what_it_should(pole, events, separation, apart, anywhe
     kept = size(plant, events=events, separation=separation)
     assert kept == pytest.approx(apart, rel=1e-3)
     assert size(plant, events=events) == pytest.approx(anywhere, rel=1e-3)
+
+
+def test_what_changes_of_a_slow_plant_share_is_known_lag_by_lag_for_long():
+    """In closed form: up to 16,384 samples each lag, and no more than twice as late later."""
+    pole = 0.9999
+    matrices = ([[pole]], [[1.0]], [[1.0]], [[0.0]])
+    with working_bits(CERTIFICATE_BITS):
+        system = LinearSystem(*map(np.array, matrices)).in_balls()
+        gramian = ball_matrix(np.eye(1)) * (1 / (1 - Ball(pole) ** 2))
+        energy = 1 / (1 - pole**2)
+        found = bounds_apart(system, gramian, [SignalMoves(0, 1.0)], 1, energy)
+    for lag in (1, 100, 16_000):
+        assert found.at(lag) == pytest.approx(pole**lag * energy, rel=1e-9)
+    for lag in (20_000, 100_000):
+        assert pole**lag <= found.at(lag) / energy <= pole ** (lag / 2 - 1)
 
 
 def impulse_of(sys, count):
