@@ -20,7 +20,8 @@ from ..privacy.repetition import Correlations, Deferred
 from ._endless import (
     joint_shift,
 )
-from ._varying import Fading, Inverted
+from ._fading import Fading
+from ._varying import Inverted
 
 
 @dataclass(frozen=True, eq=False)

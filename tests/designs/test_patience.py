@@ -15,7 +15,7 @@ from cases import POSITION
 
 import privcontrol as pc
 from privcontrol.designs import region_design
-from privcontrol.noise import _varying
+from privcontrol.noise import _program
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
@@ -132,8 +132,8 @@ def test_a_bound_that_would_take_minutes_is_not_searched_for(monkeypatch):
     """Those of a few samples need no search."""
     asked = dict(adjacency=LASTING, models=VARYING, budget=BUDGET, max_std=np.inf)
     searched = pc.design_output_noise(FADING, horizon=8, **asked)
-    monkeypatch.setattr("privcontrol.noise._varying._MOST_WORK", 0.0)
-    _varying._solved.cache_clear()
+    monkeypatch.setattr("privcontrol.noise._program._MOST_WORK", 0.0)
+    _program.solved.cache_clear()
     found = pc.design_output_noise(FADING, horizon=8, **asked)
     assert found.guarantee.satisfies(BUDGET)
     assert searched.design.cost <= found.design.cost <= 1.2 * searched.design.cost

@@ -19,8 +19,8 @@ import privcontrol as pc
 from privcontrol.core import PrivacyGuarantee
 from privcontrol.noise._changes_of_region import ChangesOfRegion
 from privcontrol.noise._changes_of_run import ChangesOfRun
+from privcontrol.noise._fading import Fading
 from privcontrol.noise._patterns import largest_pattern
-from privcontrol.noise._varying import Fading
 from privcontrol.noise.shift import certified_shift
 from privcontrol.privacy.repetition import Change, growth_of_run
 from privcontrol.systems.linear import Plant

@@ -17,8 +17,9 @@ from varying_cases import forced, whitening, worst_energy
 import privcontrol as pc
 from privcontrol.designs import region_design
 from privcontrol.designs.request import joined
-from privcontrol.noise import _varying
-from privcontrol.noise._varying import Program, VaryingSecret
+from privcontrol.noise import _program
+from privcontrol.noise._program import Program
+from privcontrol.noise._vertices import VaryingSecret
 from privcontrol.noise.parts import White
 from privcontrol.numerics.balls import ball_matrix, working_bits
 from privcontrol.regions import halving
@@ -224,7 +225,7 @@ def test_gains_that_would_take_minutes_are_not_searched_for(monkeypatch):
     noise = design(plant, secret, floor=0.3)
     polytope = spread(plant, 0.1)
     bound = noise.guarantee_for(polytope).gdp
-    monkeypatch.setattr("privcontrol.noise._varying._MOST_WORK", 1e6)
+    monkeypatch.setattr("privcontrol.noise._program._MOST_WORK", 1e6)
     without = noise.guarantee_for(polytope).gdp
     assert 1.01 * bound < without < 100 * bound
 
@@ -437,6 +438,6 @@ def test_a_file_says_to_the_last_bit_what_its_design_said(kind, tmp_path):
         max_std=np.inf,
     )
     noise.save(tmp_path / "noise.json")
-    _varying._solved.cache_clear()
+    _program.solved.cache_clear()
     halving.largest_shift.cache_clear()
     assert pc.load(tmp_path / "noise.json").guarantee == noise.guarantee
