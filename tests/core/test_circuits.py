@@ -243,7 +243,7 @@ def test_rows_with_equal_rounded_quotients_are_not_taken_for_parallel():
     check(rational(N), circuit_moves(N, 1.0), np.ones(3))
 
 
-@pytest.mark.parametrize("seed", few([*range(7), *range(8, 12), 7], of=4))
+@pytest.mark.parametrize("seed", few([*range(7), *range(8, 12), 7], of=3))
 def test_trajectory_circuits_are_definition_4(seed):
     rng = np.random.default_rng(seed)
     n, horizon = [(1, 6), (2, 7), (3, 4), (4, 3)][seed % 4]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from oracles import delta_bounds
+from repeats import few
 
 import privcontrol.core as core
 from privcontrol.core import (
@@ -211,7 +212,7 @@ def test_parallel_gaussian_chunks_are_the_worst_split_of_the_move(p):
     assert truth <= joint.gdp <= truth * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("p", NORMS)
+@pytest.mark.parametrize("p", few([1, math.inf, 2], of=2))
 def test_parallel_laplace_chunks_are_the_worst_split_and_bound_every_split(p):
     rows = [np.array([0.3, 0.2]), np.array([0.6]), np.array([0.1, 0.05])]
     joint = compose_parallel(

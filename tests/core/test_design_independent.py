@@ -71,7 +71,7 @@ def test_the_design_never_costs_more_than_independent_noise(seed):
         np.testing.assert_allclose(responses, factor, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [3, 5, 10, 20])
+@pytest.mark.parametrize("size", few([3, 5, 10, 20], of=3))
 def test_noise_for_shares_is_at_most_independent_noise(size):
     query, adjacency = shares_problem(size)
     design = design_laplace(query, adjacency, PURE)

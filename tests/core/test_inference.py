@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.stats
+from repeats import few
 from scipy.optimize import brentq, minimize
 
 from privcontrol.core import (
@@ -635,7 +636,9 @@ def random_clipped(rng, activation, half):
     return ClippedNetwork(weights, biases, centre - half, centre + half, activation)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize(
+    "activation", few(["relu", "logistic", "tanh", "identity"], of=2)
+)
 @pytest.mark.parametrize("half", [0.1, 1.0, 20.0])
 def test_a_clipped_network_is_never_steeper_than_its_constant(activation, half):
     rng = np.random.default_rng(7)

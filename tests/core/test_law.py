@@ -64,12 +64,12 @@ def test_the_gaussian_tails_are_those_of_its_quantiles():
 @pytest.mark.parametrize("law, count", LAWS[1:])
 @pytest.mark.parametrize("share", few([0.0, 0.3, 0.8], of=2))
 def test_tails_beside_gaussian_numbers_hold(law, count, share):
-    """1,000,000 draws at 1 %, five deviations; Gaussian quantiles are exceeded.
+    """400,000 draws at 1 %, five deviations; Gaussian quantiles are exceeded.
 
     ``share`` is the Gaussian part of the variance.
     """
     rng = np.random.default_rng(4)
-    eta = law.standard(rng, (1_000_000, count)) / math.sqrt(law.unit_variance)
+    eta = law.standard(rng, (400_000, count)) / math.sqrt(law.unit_variance)
     gaussian = rng.standard_normal(eta.shape)
     weights = rng.standard_normal(count)
     weights /= np.linalg.norm(weights)

@@ -242,7 +242,19 @@ def test_sdp_lies_between_sampled_and_product_bound_on_20_networks():
 
 
 @pytest.mark.parametrize(
-    "slopes", [(0, 1), (0, 0.25), (-0.2, 1), (0.1, 1), (-1, 1), (-2, 0.5), (-3, -1)]
+    "slopes",
+    few(
+        [
+            ((0, 1),),
+            ((-2, 0.5),),
+            ((-3, -1),),
+            ((0, 0.25),),
+            ((-0.2, 1),),
+            ((0.1, 1),),
+            ((-1, 1),),
+        ],
+        of=3,
+    ),
 )
 def test_sdp_is_the_optimum_of_lipsdp_neuron(slopes):
     rng = np.random.default_rng(11)

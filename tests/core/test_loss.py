@@ -141,11 +141,14 @@ def one_by_one(epsilon, shifts, y):
 
 @pytest.mark.parametrize(
     "d, a, epsilon, golden",
-    [
-        (2, 0.5, 0.3, 0.1719914946),
-        (3, 0.7, 0.8, 0.1958863645),
-        (5, 0.4, 1.0, 0.0748796342),
-    ],
+    few(
+        [
+            (2, 0.5, 0.3, 0.1719914946),
+            (3, 0.7, 0.8, 0.1958863645),
+            (5, 0.4, 1.0, 0.0748796342),
+        ],
+        of=2,
+    ),
 )
 def test_equal_shifts_match_the_law_written_out(d, a, epsilon, golden):
     truth = equal_shifts(d, a, epsilon)
@@ -186,7 +189,7 @@ def test_every_product_is_between_the_bounds_of_a_convolution(seed):
 
 
 @pytest.mark.parametrize(
-    "r, a, y", [(100, 0.03, 0.6), (1000, 0.03, 0.0), (40, 0.2, 0.1)]
+    "r, a, y", few([(100, 0.03, 0.6), (40, 0.2, 0.1), (1000, 0.03, 0.0)], of=2)
 )
 def test_many_equal_shifts_are_between_the_bounds_of_a_convolution(r, a, y):
     """The convolution squares the law of one shift; its two bounds are r steps apart."""

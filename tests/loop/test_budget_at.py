@@ -6,6 +6,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 
@@ -52,7 +53,7 @@ def physical(**options):
     return pc.tradeoff(pc.plants.vehicle(), **WEIGHTS, delta=1e-2, **options)
 
 
-@pytest.mark.parametrize("design", ["trace", "iid", "laplace"])
+@pytest.mark.parametrize("design", few(["trace", "laplace", "iid"], of=2))
 def test_a_budget_for_an_rms_error_is_one_at_which_trials_have_that_error(design):
     """40,000 trials: five standard errors, which see noise twenty percent off."""
     start = np.array([0.2, -0.1])
@@ -164,8 +165,10 @@ def check_within(result, design, state, factor):
     return budget
 
 
-@pytest.mark.parametrize("design", ["trace", "iid"])
-@pytest.mark.parametrize("factor", [1.02, 1.3])
+@pytest.mark.parametrize(
+    "design, factor",
+    few([("trace", 1.3), ("iid", 1.02), ("trace", 1.02), ("iid", 1.3)], of=2),
+)
 def test_errors_are_counted_with_the_filter_for_the_larger_noise(design, factor):
     """With the filter as it was, budgets were given at which one was 8 % too large."""
     result = knowing(design, [0.3, 3.0])

@@ -12,6 +12,7 @@ import control as ct
 import numpy as np
 import pytest
 import scipy.linalg
+from repeats import few
 
 import privcontrol as pc
 
@@ -111,7 +112,7 @@ def case(request):
     return LOOPS[request.param]()
 
 
-@pytest.mark.parametrize("options", [{}, DRAWN])
+@pytest.mark.parametrize("options", few([DRAWN, {}], of=1))
 def test_exact_errors_agree_with_20_000_trials_and_see_noise_ten_percent_off(
     case, options
 ):

@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import scipy.linalg
+from repeats import few
 from scipy.stats import norm
 
 import privcontrol as pc
@@ -566,7 +567,7 @@ def test_time_points_of_an_unspecified_step_may_have_any_spacing():
     plt.close("all")
 
 
-@pytest.mark.parametrize("family", ["gaussian", "iid-gaussian"])
+@pytest.mark.parametrize("family", few(["gaussian", "iid-gaussian"], of=1))
 def test_a_budget_by_risk_is_what_the_best_test_of_published_runs_reaches(family):
     """200,000 runs with and without the move, told apart by the ratio of likelihoods.
 

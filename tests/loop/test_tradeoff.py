@@ -8,6 +8,7 @@ import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 
@@ -194,7 +195,7 @@ def test_laplace_noise_promises_epsilon_without_a_delta():
         found.loop("laplace", pc.PrivacyBudget(epsilon=0.0, delta=0.01))
 
 
-@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("joint", few([True, False], of=1))
 def test_secret_disturbances_are_priced_and_scale_with_the_privacy_shift(joint):
     adjacency = pc.DisturbanceAdjacency({"velocity": 0.3})
     setup = SETUP | {

@@ -64,7 +64,7 @@ def impulse(plant, samples):
         pytest.param(0.0, 24, 1.406, marks=pytest.mark.slow),
         pytest.param(0.9, 24, 1.344, marks=pytest.mark.slow),
         (0.99, 24, 1.076),
-        (0.999, 24, 0.821),
+        pytest.param(0.999, 24, 0.821, marks=pytest.mark.slow),
     ],
 )
 def test_when_costs_so_many_times_what_whether_costs(pole, moved, ratio):
