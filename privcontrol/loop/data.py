@@ -26,7 +26,8 @@ from ..systems.linear import LinearSystem, Plant, root, singular_root
 from ..systems.varying import VaryingPlant
 from .controller import Law, ObserverFeedback
 from .dynamics import LoopDynamics, Rows
-from .lqg import LqgDesign, Regulation
+from .lqg import LqgDesign
+from .regulator import Regulation
 from .side import (
     LinearSide,
     NonlinearSide,
@@ -192,7 +193,7 @@ class LoopData(ByContent):
 
 def regulation(loop: LoopData) -> Regulation:
     """Return the regulator's problem of a loop's design."""
-    return Regulation.of(loop.side, loop.weights, loop.known_design)
+    return loop.known_design.regulation(loop.side, loop.weights)
 
 
 def refuse_moments(loop: LoopData, name: str) -> None:

@@ -25,8 +25,10 @@ from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root
 from .data import LoopData, LoopSignals, over_run
+from .dense_filter import DenseKnowledge
 from .dynamics import AT_REST, Rows
-from .lqg import DenseKnowledge, Knowledge, Told, finite_model, knowledge_of
+from .kalman import Knowledge, Told, finite_model
+from .lqg import knowledge_of
 from .side import RunSignals, present
 
 

@@ -32,7 +32,7 @@ from ..numerics.thresholds import FINE, MOST_ROUNDS, ROUNDED
 from ..secrets.hiding import coordinates_in
 from ..systems.linear import root
 from .data import LoopData, regulation
-from .lqg import Knowledge
+from .kalman import Knowledge
 
 #: Relative gap that the last weight of the barrier aims at.
 _GAP = 2e-8

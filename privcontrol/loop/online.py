@@ -21,7 +21,8 @@ from .controller import (
     gain_at,
 )
 from .data import LoopData, prior_mean, start_of
-from .lqg import DenseKnowledge, Knowledge, Step
+from .dense_filter import DenseKnowledge
+from .kalman import Knowledge, Step
 from .moments import knowledge
 
 

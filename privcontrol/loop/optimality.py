@@ -36,8 +36,9 @@ from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import LinearSystem, frequency_response
 from .controller import ObserverFeedback
 from .data import LoopData, regulation
+from .dense_filter import DenseKnowledge, noise_covariance
 from .dynamics import LoopDynamics
-from .lqg import DenseKnowledge, finite_model, noise_covariance
+from .kalman import finite_model
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 from .noise_program import NoiseProgram
 

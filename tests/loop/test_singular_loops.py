@@ -11,7 +11,7 @@ from repeats import few
 from stress import singular_loops
 
 import privcontrol as pc
-from privcontrol.loop.lqg import _is_singular
+from privcontrol.loop.kalman import _is_singular
 
 pytestmark = pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
 
