@@ -58,9 +58,10 @@ def check_size(
         if ratios[worst] < _LARGE:
             return
     growth = ", growth of unstable modes apart," if growth_of(plant) > 1 else ""
+    subject = one_move_of(adjacency)
     text = (
         f"the noise at {plant.outputs[worst]} has a standard deviation of "
-        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that the secret does "
+        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {subject} does "
         f"to it{growth} within {min(noise.horizon, _LOOKED_AT)} samples "
         f"({effects[worst]:.4g}). {_way_out(noise)}"
     )
@@ -129,8 +130,8 @@ def effects_of(
 ) -> NDArray:
     """Return the largest effects (p,) of a secret on each output over some samples.
 
-    They are those of n + 1 samples after the longest change, or more, for a plant with n
-    states. Later ones, up to so many ``samples`` and the horizon, count without the growth
+    Of several changes they are those of one. They are those of n + 1 samples after the
+    longest change, or more, for a plant with n states. Later ones, up to so many ``samples`` and the horizon, count without the growth
     of unstable modes: with a spectral radius rho > 1, A / rho takes the place of A. Moves
     of data (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
     they are those of n + 1 samples after each time at which the secret may move.
@@ -204,6 +205,12 @@ def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArra
         states = A[now] @ states
         now = now + 1
     return effects
+
+
+def one_move_of(adjacency: Adjacency) -> str:
+    """Return what `effects_of` are about, in words."""
+    several = any(part.events > 1 for part in disturbances(adjacency))
+    return "one change of the secret" if several else "the secret"
 
 
 def growth_of(plant: Plant) -> float:

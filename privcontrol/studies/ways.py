@@ -18,7 +18,7 @@ from ..core.query import NO_NOISE
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
 from ..designs.request import joined
-from ..designs.useful import effects_of
+from ..designs.useful import effects_of, growth_of, one_move_of
 from ..loop.loop import PrivateLoop
 from ..loop.moments import output_variances_of
 from ..numerics.arguments import helpful_arguments
@@ -85,7 +85,8 @@ class Option:
     std : ndarray, shape (p,)
         Standard deviations of the noise, the largest over time, in the outputs' units.
     secret : ndarray, shape (p,)
-        The most that the secret changes each output.
+        The most that the secret changes each output, of several changes that of one.
+        The growth of unstable modes is left out, as `verdict` says.
     signal : ndarray, shape (p,), or None
         Standard deviations of the true outputs in the loop, None without a loop.
     price : float or None
@@ -459,9 +460,22 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         signal,
         price,
         noise.guarantee.detection(),
-        _verdict(noise.std, secret, signal, price, _blind(priced) if priced else None),
+        _verdict(
+            noise.std,
+            secret,
+            signal,
+            price,
+            _blind(priced) if priced else None,
+            _measured(given["adjacency"], plant),
+        ),
         noise,
     )
+
+
+def _measured(adjacency: Adjacency, plant: Plant) -> str:
+    """Return what the secret's largest effects are about, in words."""
+    words = one_move_of(adjacency)
+    return f"{words} without unstable growth" if growth_of(plant) > 1 else words
 
 
 def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
@@ -555,13 +569,17 @@ def _verdict(
     signal: NDArray | None,
     price: float | None,
     blind: float | None,
+    measured: str = "the secret",
 ) -> str:
-    """Say in words what the noise means at the output where it matters most."""
+    """Say in words what the noise means at the output where it matters most.
+
+    ``measured`` is what the numbers of the secret are about.
+    """
     seen = secret > 0
     if not seen.any():
         return "the secret does not show in any output: no noise is needed"
     times = float(np.max(std[seen] / secret[seen]))
-    said = f"the noise is {times:.2g} times the secret"
+    said = f"the noise is {times:.2g} times {measured}"
     if signal is None or not (signal > 0).all():
         return said
     share = float(np.max(std / signal))

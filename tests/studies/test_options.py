@@ -1,6 +1,7 @@
 """Ways to hide a secret, compared before any design, are the designs themselves."""
 
 import math
+from dataclasses import replace
 
 import control as ct
 import numpy as np
@@ -213,6 +214,21 @@ def test_verdicts_say_what_to_do():
     assert said(4.0, 3.0, 3.0, 0.39, 0.4).endswith("readings hardly help it now")
     assert "costs 162.5 % more, 310 % without" in said(4.0, 3.0, 3.0, 1.6241, 3.1)
     assert said(4.0, 3.0, 3.0, 0.11, 0.12).endswith("publish none")
+
+
+def test_the_secret_beside_the_noise_is_what_the_verdict_says():
+    """Three changes at once do three times as much, and an unstable mode grows."""
+    asked = {"horizon": 6, "budget": BUDGET}
+    three = pc.DisturbanceAdjacency({"people": 1.0}, duration=2, events=3, separation=1)
+    way = pc.options(ROOM, adjacency=three, **asked)[0]
+    one = pc.options(ROOM, adjacency=replace(three, events=1, separation=0), **asked)[0]
+    assert way.secret == pytest.approx(one.secret)
+    assert "times one change of the secret" in way.verdict
+    assert "times the secret" in one.verdict
+    rising = ct.ss(1.2, 1.0, 1.0, 0, 1.0)
+    way = pc.options(rising, adjacency=pc.StateAdjacency(1.0), **asked)[0]
+    assert way.secret == pytest.approx([1.2])  # at the next sample, and 2.49 at the fifth
+    assert "times the secret without unstable growth" in way.verdict
 
 
 def test_shaped_noise_stands_first_although_it_comes_second(endless):
