@@ -80,9 +80,9 @@ _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.1
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
-#: Gap of designs that are compared for lists or certified for a region, and how far below
-#: its budget the latter stay. The other gap is that up to which the bound of designs for
-#: regions, whose gap is that of the request, stands for the least cost.
+#: Gap of designs that are compared for lists, or dense and certified for a region, and the
+#: one up to which the bound of those for regions, whose gap is that of the request, stands
+#: for the least cost.
 _GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
 #: Speed: logarithms of floors between which the first models of the cost are made, the
 #: longest step, and how many models there are.
@@ -154,12 +154,13 @@ def _meeting_budget(
             shift = shift_of(request, sized.parts)
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
-        rough = rough or Rough(_GAP_OF_A_TRY)
+        if rough is None and is_dense(request.adjacency):
+            rough = Rough(_GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        target *= (allowed / shift * (1 - _GAP_OF_A_TRY)) ** (1 / slope)
+        target *= (allowed / shift * (1 - ROUNDED)) ** (1 / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"
