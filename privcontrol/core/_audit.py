@@ -27,7 +27,7 @@ from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, generator, positive_integer, real_array
 from ..numerics.errors import NotRealizableError, answer
 from ..numerics.linalg import column_norms
-from ..numerics.thresholds import BLOCK, MOST_HELD
+from ..numerics.thresholds import BLOCK, CERTAIN, MOST_HELD
 from ..privacy.budget import PrivacyBudget, checked_rate
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.hidden import rounded_down
@@ -47,8 +47,6 @@ _FEWEST = 1000
 _MOST = 10**8
 #: Where a claim is tested that quotes no delta of its own.
 _DELTA = 1e-2
-#: Relative gap below which two responses of a plant are the same.
-_SAME = 1e-6
 #: Moves that are tried out before one is audited.
 _MOVES = 3
 
@@ -376,7 +374,7 @@ def _starts_from(plant: Any, state: NDArray, image: NDArray) -> bool:
         outputs.append(plant.C @ state)
         state = plant.A @ state
     gap = np.linalg.norm(np.concatenate(outputs) - image)
-    return bool(gap <= _SAME * np.linalg.norm(image))
+    return bool(gap <= CERTAIN * np.linalg.norm(image))
 
 
 def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:

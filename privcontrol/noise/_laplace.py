@@ -18,9 +18,10 @@ from ..numerics.balls import rational_matrix
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, column_norms, float_above, round_up
 from ..privacy.loss import KEPT, PrivacyLoss, one_coordinate
-from ..secrets.hiding import LEAVES, laplace_shifts
+from ..secrets.hiding import LEAVES
 from ..secrets.joint import query_of
 from ..secrets.secret import all_responses
+from ..secrets.squares import laplace_shifts
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import tell_apart

@@ -21,7 +21,8 @@ from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon
 from ..privacy.loss import PrivacyLoss, composed
 from ..secrets.disturbance import disturbances
-from ..secrets.hiding import NoiseForm, Split, laplace_shifts, squares_of
+from ..secrets.hiding import NoiseForm, Split
+from ..secrets.squares import laplace_shifts, squares_of
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ._laplace import laplace_loss, tells_entries

@@ -24,8 +24,9 @@ from ..numerics.thresholds import CERTAIN
 from ..privacy.horizon import horizon_of
 from ..privacy.loss import PrivacyLoss
 from ..secrets.disturbance import disturbances, is_covered
-from ..secrets.hiding import LEAVES, NoiseForm, squares_of
+from ..secrets.hiding import LEAVES, NoiseForm
 from ..secrets.secret import SecretInputs, all_responses, secret_inputs
+from ..secrets.squares import squares_of
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ._endless import secrets_of

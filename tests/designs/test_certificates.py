@@ -20,8 +20,8 @@ from privcontrol.noise.whitened import dense_root
 from privcontrol.numerics.balls import Ball
 from privcontrol.regions import halving
 from privcontrol.regions.region import box_around, matrix_of
-from privcontrol.secrets.hiding import certified
 from privcontrol.secrets.secret import UncertainMoves
+from privcontrol.secrets.squares import certified
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)

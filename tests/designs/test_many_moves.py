@@ -11,7 +11,7 @@ import privcontrol as pc
 from privcontrol.designs import state_factor
 from privcontrol.noise.parts import Structured
 from privcontrol.noise.shift import certified_shift
-from privcontrol.secrets import hiding, states
+from privcontrol.secrets import squares, states
 from privcontrol.systems import powers
 from privcontrol.systems.linear import Plant
 
@@ -39,7 +39,7 @@ def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
     secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})
     parts = (Structured(plant, shape),)
     found = certified_shift(parts, secret, [plant], HORIZON)
-    monkeypatch.setattr(hiding, "_FEW_MOVES", np.inf)
+    monkeypatch.setattr(squares, "_FEW_MOVES", np.inf)
     slow = certified_shift(parts, secret, [plant], HORIZON)
     largest = slow.squares.max()
     assert slow.squares.shape == found.squares.shape
@@ -52,13 +52,13 @@ def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
 def test_few_moves_near_the_largest_one_are_evaluated_in_balls(monkeypatch):
     plant, shape = turning(0)
     counted = []
-    true = hiding.certified
+    true = squares.certified
 
     def counting(evaluate, *rest):
         counted.append(sum(1 for _ in evaluate()))
         return true(evaluate, *rest)
 
-    monkeypatch.setattr(hiding, "certified", counting)
+    monkeypatch.setattr(squares, "certified", counting)
     secret = pc.StateAdjacency({"s0": 1.0})
     certified_shift((Structured(plant, shape),), secret, [plant], HORIZON)
     assert len(counted) == 1

@@ -23,8 +23,8 @@ from privcontrol.numerics.balls import (
     upper_bounds,
     working_bits,
 )
-from privcontrol.secrets import hiding, modes
-from privcontrol.systems import powers
+from privcontrol.secrets import modes
+from privcontrol.systems import gramian, powers
 from privcontrol.systems.linear import Plant
 from privcontrol.systems.powers import FreeResponse
 from privcontrol.systems.transitions import accurate_columns
@@ -255,11 +255,11 @@ def test_gramians_are_those_of_a_sum_over_samples(monkeypatch, horizon):
         rows = rows @ A
     with working_bits(200):
         balls = [Ball(weight) for weight in weights.tolist()]
-        by_rows = hiding._gramian_of_rows(
+        by_rows = gramian._gramian_of_rows(
             ball_matrix(A), ball_matrix(C), balls, horizon
         )
-        monkeypatch.setattr(hiding, "_FEW_ROWS", 0)
-        by_doubling = hiding.gramian(plant, balls, horizon)
+        monkeypatch.setattr(gramian, "_FEW_ROWS", 0)
+        by_doubling = gramian.gramian(plant, balls, horizon)
     np.testing.assert_allclose(midpoints(by_rows), wanted, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(midpoints(by_rows), midpoints(by_doubling))
 

@@ -1,0 +1,172 @@
+"""Certified bounds of how far noise shifts hidden moves, in as few digits as tell them.
+
+Of many moves all but those near the largest one are bounded in doubles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.manifold import Moves
+from ..numerics.balls import (
+    DECIDING_BITS,
+    Ball,
+    enclosure,
+    identity_balls,
+    largest_eigenvalue,
+    upper_bounds,
+    upper_float,
+    working_bits,
+)
+from ..numerics.errors import NotRealizableError
+from ..numerics.linalg import EPS
+from ..numerics.thresholds import CERTAIN, FINE, ROUNDED, SMALLEST
+from ..systems.linear import Plant
+from ..systems.transitions import ACCURATE_BITS, FIRST_BITS
+from .hiding import NoiseForm, Pairing, Split
+from .state_moves import StateMoves
+
+#: Moves of which all are evaluated in balls.
+_FEW_MOVES = 256
+#: What a move does not know of its small entries, relative to its largest one.
+_LOST = 2.0 ** (2 - ACCURATE_BITS)
+
+
+def squares_of(form: NoiseForm | Split, hidden: Moves, plant: Plant) -> NDArray:
+    """Return certified y^2 of each move of a run, or of the worst one of a ball."""
+    bits = max(FIRST_BITS, hidden.bits)
+    pairing = form.pairing_under(hidden, plant)
+    bounds = near = None
+    blocks = hidden.blocks
+    if isinstance(hidden, StateMoves):
+        found = _below_largest(hidden, pairing, bits)
+        if found is not None:
+            bounds, near = found
+            if not len(near):
+                return bounds
+            blocks = hidden.picked(near).blocks
+
+    def evaluate() -> Iterator[Ball]:
+        sides = pairing()
+        for block in blocks():
+            left, right = sides(block)
+            if hidden.is_ball:
+                yield largest_eigenvalue(left.transpose() * right)
+                continue
+            count = block.ncols()
+            sums = [Ball(0)] * count
+            pairs = zip(left.entries(), right.entries(), strict=True)
+            for k, (x, y) in enumerate(pairs):
+                sums[k % count] += x * y
+            yield from sums
+
+    squares = certified(evaluate, bits)
+    if bounds is None:
+        return squares
+    bounds[near] = squares
+    return bounds
+
+
+def _below_largest(
+    hidden: StateMoves, form: Callable[[], Pairing], bits: int
+) -> tuple[NDArray, NDArray] | None:
+    """Return bounds of y^2 (M,) in doubles, and the moves of which they are not enough.
+
+    Those are near the largest one, or have no sharp bound. None where there are many.
+    Errors of products are bounded as in Higham, "Accuracy and Stability of Numerical
+    Algorithms" (2002), section 3.1.
+    """
+    columns = hidden.columns
+    if columns.shape[1] < _FEW_MOVES:
+        return None
+    with np.errstate(all="ignore"):
+        # rounded, from balls that know `ACCURATE_BITS` of the largest entry
+        errors = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + SMALLEST
+        try:
+            with working_bits(bits):
+                sides = form()(identity_balls(len(columns)))
+                left, right = (
+                    _images(*enclosure(side), columns, errors) for side in sides
+                )
+        except ZeroDivisionError:  # these are too few bits
+            return None
+        width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
+        width += left[1] * right[1] + SMALLEST
+        sizes = np.abs(left[0] * right[0])
+        steps = (len(left[0]) + 8) * EPS
+        error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
+        middle = (left[0] * right[0]).sum(axis=0)
+        error += 5 * EPS * (np.abs(middle) + error)  # of these sums
+        lower, upper = middle - error, middle + error
+    largest = lower.max()
+    if not np.isfinite(upper).all() or not largest > SMALLEST:
+        return None
+    width = upper - lower
+    is_near = upper >= largest * (1 - CERTAIN)
+    if 2 * np.count_nonzero(is_near) > len(upper):  # as of an integrator, which stays
+        is_near = width > FINE * largest
+    near = np.flatnonzero(is_near | (width > ROUNDED * largest))
+    if 2 * len(near) > len(upper):
+        return None
+    return np.maximum(upper, 0.0), near
+
+
+def _images(
+    matrix: NDArray, errors: NDArray, columns: NDArray, wrong: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return M Z (r, M), and bounds of its errors from those of M and Z."""
+    sizes = np.abs(matrix)
+    entries = np.abs(columns)
+    known = sizes @ wrong + errors @ (entries + wrong)
+    steps = (len(columns) + 4) * EPS
+    rounding = steps * (sizes @ entries)
+    bounds = (known + rounding) * (1 + 2 * steps) + SMALLEST
+    return matrix @ columns, bounds
+
+
+def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
+    """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
+
+    They are those of single moves, or of the axes of a ball. Outputs that do not reveal all
+    states leave a choice of entries that make a move: those that make its states, or those
+    of least energy. The ones of the smaller sum are taken.
+    """
+    maps = [form.map_under(hidden, plant)]
+    if form.plant == plant and not plant.varies:
+        still = np.zeros_like(plant.B)
+        told = replace(plant, C=np.eye(plant.order), D=still, outputs=plant.states)
+        with suppress(NotRealizableError):
+            maps.append(replace(form, plant=told).map_under(hidden, told))
+    sizes = []
+    with working_bits(hidden.bits):
+        every = [shifts() for shifts in maps]
+        for moves in hidden.blocks():
+            found = [upper_bounds(shifts * moves) for shifts in every]
+            least = np.argmin([each.sum(axis=0) for each in found], axis=0)
+            sizes.append(np.choose(least, found))
+    return np.hstack(sizes)
+
+
+def certified(evaluate: Callable[[], Iterable[Ball]], bits: int) -> NDArray:
+    """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
+    while True:
+        with working_bits(bits):
+            try:
+                bounds = np.fromiter(map(_bounds, evaluate()), np.dtype((float, 2)))
+            except ZeroDivisionError:  # these are too few bits
+                bounds = np.full((1, 2), np.inf)
+        values, widths = bounds.T
+        sharp = np.isfinite(values).all() and (widths <= ROUNDED * values.max()).all()
+        if sharp or bits >= DECIDING_BITS:
+            return np.maximum(values, 0.0)
+        bits *= 2
+
+
+def _bounds(ball: Ball) -> tuple[float, float]:
+    """The upper end of a ball, and its width."""
+    return upper_float(ball), float((2 * ball.rad()).upper())
