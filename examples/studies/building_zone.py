@@ -8,16 +8,20 @@ is written to the folder.
 """
 
 import sys
+from functools import cache
 from itertools import product
 from pathlib import Path
 
 import control as ct
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.linalg import toeplitz
 
 import privcontrol as pc
+from privcontrol.core import gaussian_std
 
 STEP, SAMPLES = 1 / 6, 72  # hours; ten minutes, half a day
+TIMES = STEP * np.arange(SAMPLES)
 PERSON = 0.1  # kW
 EPSILONS, DELTA, FLOOR = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), 1e-2, 0.2
 SPREADS = np.geomspace(
@@ -73,9 +77,10 @@ def request(epsilon):
     )
 
 
-def thermostat(spread, noise=None):
+@cache
+def thermostat(spread):
     """The heating's LQG loop, its Kalman filter tuned to measurements with this standard deviation [K]."""
-    loop = pc.private_lqg(
+    return pc.private_lqg(
         NOMINAL,
         Q=np.diag([1.0, 0.0]),
         R=0.05,
@@ -83,21 +88,36 @@ def thermostat(spread, noise=None):
         RN=spread**2,
         controls=["heating"],
     )
-    return loop.with_noise(noise)
 
 
-def comfort(loop):
+def comfort(loop, noise=None):
     """Root mean square of the air temperature's error over the run [K], with sun and doors as disturbance."""
-    return float(np.sqrt(loop.mean_square_error(disturbance="design")[0].mean()))
+    errors = loop.with_noise(noise).mean_square_error(TIMES, disturbance="design")
+    return float(np.sqrt(errors[0].mean()))
 
 
-def tuned(design):
-    """The noise of least discomfort, and this discomfort: the filter, and noise designed for the loop, go together."""
-    noises = [design(thermostat(spread)) for spread in SPREADS]
-    errors = [
-        comfort(thermostat(spread, noise)) for spread, noise in zip(SPREADS, noises)
-    ]
-    return noises[int(np.argmin(errors))], min(errors)
+def tuned(design, epsilons=EPSILONS):
+    """The noise of least discomfort at every epsilon, and this discomfort: the filter, and noise designed for the loop, go together.
+
+    Noise for another epsilon is that for one, times a number: all filters are compared with
+    noise for one, and the noise is designed for the best of them.
+    """
+    loops = [thermostat(spread) for spread in SPREADS]
+    public = np.array([comfort(loop) for loop in loops])
+    private = np.array([comfort(loop, design(1.0, loop)) for loop in loops])
+    found = []
+    for epsilon in epsilons:
+        size = size_of(epsilon) / size_of(1.0)
+        errors = public**2 + size**2 * (private**2 - public**2)
+        loop = loops[int(np.argmin(errors))]
+        noise = design(epsilon, loop)
+        found.append((noise, comfort(loop, noise)))
+    return found
+
+
+def size_of(epsilon):
+    """The standard deviation that hides a shift of one."""
+    return float(gaussian_std(epsilon, DELTA))
 
 
 def eavesdropper(noise):
@@ -107,20 +127,12 @@ def eavesdropper(noise):
     """
     ages = STEP * np.abs(np.subtract.outer(np.arange(SAMPLES), np.arange(SAMPLES)))
     prior = np.exp(-ages / 2)
-    impulse = np.array(
-        [
-            ct.forced_response(
-                zone(inputs=["occupancy"]), noise.timepts, PERSON * np.eye(SAMPLES)[t]
-            ).outputs
-            for t in range(SAMPLES)
-        ]
-    ).T
-    covariance = np.array(
-        [
-            [noise.covariance(t, s).item() for s in range(SAMPLES)]
-            for t in range(SAMPLES)
-        ]
-    )
+    person = PERSON * (np.arange(SAMPLES) == 0)
+    heated = ct.forced_response(zone(inputs=["occupancy"]), noise.timepts, person)
+    impulse = np.tril(toeplitz(heated.outputs))
+    covariance = np.zeros((SAMPLES, SAMPLES))
+    for t, s in np.argwhere(np.tri(SAMPLES)):
+        covariance[t, s] = covariance[s, t] = noise.covariance(t, s).item()
     published = impulse @ prior @ impulse.T + covariance
     left = (
         prior
@@ -133,15 +145,18 @@ def eavesdropper(noise):
     return np.sqrt(np.maximum(np.diag(left), 0.0))
 
 
-def independent(epsilon):
-    noise = pc.design_output_noise(NOMINAL, family="iid-gaussian", **request(epsilon))
-    return tuned(lambda loop: noise)
+@cache
+def white(epsilon):
+    return pc.design_output_noise(NOMINAL, family="iid-gaussian", **request(epsilon))
 
 
-def optimal(epsilon):
-    return tuned(
-        lambda loop: pc.design_output_noise(NOMINAL, weight=loop, **request(epsilon))
-    )
+def independent(epsilon, loop):
+    return white(epsilon)
+
+
+@cache
+def optimal(epsilon, loop):
+    return pc.design_output_noise(NOMINAL, weight=loop, **request(epsilon))
 
 
 def structured():
@@ -149,9 +164,9 @@ def structured():
     noise = pc.design_output_noise(
         NOMINAL, floor=FLOOR, **(request(1.0) | {"adjacency": START})
     )
-    return *tuned(lambda loop: noise), noise.guarantee_for(
-        [NOMINAL, *MODELS], adjacency=STAY
-    ).epsilon(DELTA)
+    [(_, error)] = tuned(lambda epsilon, loop: noise, [1.0])
+    hidden = noise.guarantee_for([NOMINAL, *MODELS], adjacency=STAY)
+    return noise, error, hidden.epsilon(DELTA)
 
 
 def report(noise):
@@ -167,16 +182,12 @@ def report(noise):
 
 def main(folder):
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    public = comfort(
-        thermostat(
-            SPREADS[0],
-            pc.design_output_noise(NOMINAL, family="iid-gaussian", **request(1e4)),
-        )
-    )
+    best = thermostat(SPREADS[0])
+    public = comfort(best, white(1e4))
     left.axhline(public, color="black", ls=":", label="no privacy")
     styles = (("#CC79A7", "s", "-."), ("#009E73", "o", "-"))
     for (color, marker, line), design in zip(styles, (independent, optimal)):
-        noises, errors = zip(*map(design, EPSILONS))
+        noises, errors = zip(*tuned(design))
         style = {"color": color, "ls": line}
         left.semilogx(EPSILONS, errors, marker=marker, label=design.__name__, **style)
         at_one = noises[EPSILONS.index(1.0)]
