@@ -857,12 +857,15 @@ class _Layer(CheckedFields, ABC):
     def __call__(self, x: ArrayLike) -> NDArray:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
         inputs = checked_inputs(x, self.size)
-        rows = np.atleast_2d(inputs)
+        return self._answers(np.atleast_2d(inputs)).reshape(inputs.shape)
+
+    def _answers(self, rows: NDArray) -> NDArray:
+        """The layer's output (batch, n) for a batch that has been checked."""
         W = self.matrix
         places = W.shape[1] // len(self.bias)
         hidden = np.maximum(rows @ W + np.repeat(self.bias, places), 0)
         active = hidden * np.repeat(self.inverse_T, places)
-        return (rows - 2 * active @ W.T).reshape(inputs.shape)
+        return rows - 2 * active @ W.T
 
     @property
     def lipschitz(self) -> LipschitzBound:
@@ -1069,10 +1072,12 @@ class SLLNetwork(CheckedFields):
 
     def __call__(self, x: ArrayLike) -> NDArray:
         """The outputs (outputs,) or (batch, outputs) for x of shape (n,) or (batch, n)."""
-        inside = checked_inputs(x, self.head.shape[1])
+        inputs = checked_inputs(x, self.head.shape[1])
+        inside = np.atleast_2d(inputs)
         for layer in self.layers:
-            inside = layer(inside)
-        return inside @ self.head.T + self.head_bias
+            inside = layer._answers(inside)
+        answers = inside @ self.head.T + self.head_bias
+        return answers.reshape(*inputs.shape[:-1], len(self.head))
 
     @property
     def lipschitz(self) -> LipschitzBound:
