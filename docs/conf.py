@@ -60,6 +60,7 @@ extensions = [
     "docstrings",
     "used_in",
     "alt_texts",
+    "cells",
     "mathml",
     "front_page",
     "search_words",
