@@ -1003,6 +1003,14 @@ class PrivacyLoss(Saved):
         """Return the smallest known delta for which (epsilon, delta) holds."""
         return self._worst(positive_number(epsilon, "epsilon", zero=True), 0.0)
 
+    @cached_property
+    def _pairs(self) -> tuple[NDArray, NDArray]:
+        """Many epsilons (65,), and the delta (65,) of each of them."""
+        reach = self.epsilon(min(max(1e-9, 2 * self.failure), 0.5))
+        levels = np.linspace(0.0, min(reach, 700.0), 65)
+        deltas = np.array([self.delta(level) for level in levels.tolist()])
+        return levels, deltas
+
     def _worst(self, epsilon: float, least: float) -> float:
         """Return the largest delta of a move, or `least` if none is larger."""
         bounded = [(one.ceiling(epsilon), one) for one in self._products]
@@ -1259,9 +1267,7 @@ def detection(loss: PrivacyLoss, false_alarm: float) -> float:
             return 1.0
         shared = gaussian_detection(min(false_alarm / kept, 1 - EPS), loss.shift)
         return min((leak + kept * shared) * (1 + 8 * EPS), 1.0)
-    reach = loss.epsilon(min(max(1e-9, 2 * loss.failure), 0.5))
-    levels = np.linspace(0.0, min(reach, 700.0), 65)
-    deltas = np.array([loss.delta(level) for level in levels.tolist()])
+    levels, deltas = loss._pairs
     odds = np.exp(levels)
     by_false_alarms = odds * false_alarm + deltas
     by_misses = 1 - (1 - false_alarm - deltas) / odds + 4 * EPS
