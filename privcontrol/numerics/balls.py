@@ -201,6 +201,8 @@ def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
     sizes = [entry.abs_upper() for entry in left.entries()]
     nearest = _shaped(list(map(float, sizes)), matrix)
     above = round_up(np.where(np.isnan(nearest), np.inf, nearest))
+    if nearest.all():
+        return values, above
     # zero is no rounding error, and whoever asks for noise must not take it for one
     exact = _shaped([float(size == 0) for size in sizes], matrix)
     return values, np.where(exact, 0.0, above)
