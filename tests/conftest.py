@@ -61,16 +61,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker("quick")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """Leave tests of a file to one worker: what they share is made once, not by each."""
-    from xdist.scheduler import WorkStealingScheduling
-
-    if config.getoption("dist") == "load":  # what ``--numprocesses`` alone asks for
-        return WorkStealingScheduling(config, log)
-    return None
-
-
 @pytest.fixture
 def repeated_bits(monkeypatch):
     """The bits that the operating system would give, the same in each run.

@@ -72,7 +72,7 @@ def test_singular_values_of_copies_are_all_found(copies):
     left, values, right = _leading(hankel, 5 * copies)
     every = np.linalg.svd(hankel, compute_uv=False)[: 5 * copies]
     assert values == pytest.approx(every, rel=1e-10)
-    assert (left * values) @ right == pytest.approx(hankel, abs=1.1 * every[-1])
+    assert np.abs((left * values) @ right - hankel).max() <= 1.1 * every[-1]
 
 
 # -- a smaller gap, a low order ----------------------------------------------------------
@@ -143,8 +143,11 @@ def test_several_changes_far_above_their_bound_are_worth_a_warning(horizon):
     silent(rooms(1), secret, horizon, gap=10.0)
 
 
-@pytest.mark.parametrize("seed, floor", few([(0, 3.0), (6, 0.69)], of=1))
-def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor):
+@pytest.mark.parametrize(
+    "seed, floor, smaller",
+    few([(0, 3.0, 0.0069), (0, 3.0, 0.0), (6, 0.69, 0.0), (6, 0.69, 0.0069)], of=1),
+)
+def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor, smaller):
     """Noise beside a floor of 3 cost 111.86 a sample, and beside a small one 115.96.
 
     For the other plant they were 163.6 and 181.6.
@@ -157,10 +160,9 @@ def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor):
         1.0, duration=4, shape="level", events=5, separation=6
     )
     large = loud(plant, secret, 24, floor=floor).design.cost
-    for smaller in (0.0, 0.0069):
-        noise = loud(plant, secret, 24, floor=smaller)
-        assert noise.design.cost <= large * 1.001
-        assert noise.guarantee.satisfies(cases.BUDGET)
+    noise = loud(plant, secret, 24, floor=smaller)
+    assert noise.design.cost <= large * 1.001
+    assert noise.guarantee.satisfies(cases.BUDGET)
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
         assert other == g
         assert str(other) == str(g)
         assert other.repeated(20, separation=96).gdp == far
-        assert other.any_shape().gdp == g.any_shape().gdp
+    assert copies[-1].any_shape().gdp == g.any_shape().gdp
     assert "inverted" not in (tmp_path / "noise.json").read_text()
     assert g.released(3).repeated(20, separation=96).gdp == pytest.approx(
         np.sqrt(3) * far, rel=1e-12
@@ -382,7 +382,7 @@ def test_changes_of_a_plant_that_varies_stay_below_the_bound(options, white, tmp
     assert again.repeated(4, separation=apart).gdp == bounds[2]
 
 
-@pytest.mark.parametrize("poles", [SWITCHING, (0.9,)])
+@pytest.mark.parametrize("poles", few([[0.9], list(SWITCHING)], of=1))
 def test_levels_that_repeat_bound_changes_of_any_shape_that_do(poles):
     """Chains of three changes of all signs, densely, under sequences of both vertices."""
     samples, apart, count, length = 60, 10, 3, 3
@@ -437,7 +437,7 @@ def test_several_changes_claim_no_less_than_their_growth_of_one(horizon, options
     assert times < 3
 
 
-@pytest.mark.parametrize("horizon", [np.inf, 40])
+@pytest.mark.parametrize("horizon", few([np.inf, 40], of=1))
 def test_a_risk_of_many_changes_is_kept_where_a_plant_varies(horizon):
     asked = {"false_alarm": 0.05, "detection": 0.2}
     budget = pc.PrivacyBudget.from_risk(**asked, events=4, separation=10)

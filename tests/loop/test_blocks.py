@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from gateway_cases import published_in_two_runs
+from repeats import few
 from scipy.optimize import approx_fprime, differential_evolution
 from twins import (
     ANY_TIME,
@@ -181,7 +182,7 @@ def test_a_global_search_finds_no_cheaper_blocks(sizes):
     assert found <= best.fun * 1.002
 
 
-@pytest.mark.parametrize("family", ["laplace", "ball"])
+@pytest.mark.parametrize("family", few(["ball", "laplace"], of=1))
 def test_the_search_prices_noise_as_the_loop_pays_for_it(family, monkeypatch):
     """With another variance than that of the law it would choose other directions."""
     found = []
