@@ -1902,6 +1902,8 @@ def in_words(data, plant):
         return f"the state {sizes} {when}, the others held"
     if data["norm"] == "l2":
         within = f"any {data['window']} samples" if data["window"] else "the run"
+        if data["times"] is not None:
+            within += f", and {when.replace('one of ', '')} alone"
         return f"the signal {sizes} in the root of its energy over {within}"
     text = f"the signal {sizes} {when}"
     if data.get("which"):

@@ -99,7 +99,7 @@ class Change(Saved):
     energy : bool
         Whether only its energy counts, so that the energies of separate ones add up.
     start : str
-        The samples at which it may start in words, empty for any.
+        The samples at which it may start, or of an energy may be, in words, empty for any.
     differs : str
         What of an event is hidden that happens anyway, such as "time". Empty for changes.
     each : str
@@ -129,9 +129,10 @@ class Change(Saved):
         """Say how often the change comes, and what it is."""
         if self.differs and self.events == 1:
             return f"{self.words}{self.start}"
-        kind = self.kind
+        kind, several = self.kind, f"{self.kind}s"
         if self.energy and self.longest is not None:
-            kind = f"window of {self.longest} samples"
+            length = f"of {self.longest} samples"
+            kind, several = f"window {length}", f"windows {length}"
         if self.events == 1:
             return f"one {kind} per run{self.start}: {self.words}"
         apart = ", whenever they start"
@@ -140,7 +141,7 @@ class Change(Saved):
         if self.separation:
             apart = f", starts >= {self.separation} samples apart"
         words = self.each or self.words
-        return f"{self.events} {kind}s per run{apart}{self.start}: {words}"
+        return f"{self.events} {several} per run{apart}{self.start}: {words}"
 
     @property
     def of_any_shape(self) -> Change:

@@ -99,7 +99,8 @@ class DisturbanceAdjacency(PlantAdjacency):
         position of an input, E and F are its columns of B and D. For the name of a state, E
         is its unit vector and F = 0.
     times : int or sequence of int, optional
-        Sample indices at which the signal may move, the whole horizon by default.
+        Sample indices at which a change may start, and with ``l2`` all those at which the
+        signal may move. The whole horizon by default.
     norm : {"single", "l2"}, optional
     duration : int, optional
         A change lasts for at most this many samples, such as hours that people stay.
@@ -744,9 +745,14 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     @property
     def _starting(self) -> str:
-        """At which samples a change may start, in words, nothing for any."""
+        """At which samples a change may start, in words, nothing for any.
+
+        A change of bounded energy is nowhere else.
+        """
         if self.times is None:
             return ""
+        if self.norm == "l2":
+            return f", at {self._when} and at no other sample"
         several = "one of " if len(self.times) > 1 else ""
         return f", starting at {several}{self._when}"
 

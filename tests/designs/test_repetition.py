@@ -285,6 +285,7 @@ def test_a_person_in_several_windows():
     assert g.repeated(9, separation=23).gdp == pytest.approx(9 * g.gdp, rel=1e-12)
     assert "one window of 24 samples per run" in str(g)
     assert "repetition (2, 7, 20 changes 24 apart" in str(g)
+    assert "2 windows of 24 samples per run" in g.repeated(2).scope.statement
 
 
 def test_where_no_correlation_is_known_changes_add_up():

@@ -11,6 +11,7 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
+from privcontrol import verify
 from privcontrol.core import kappa_inverse
 from privcontrol.noise.process import promising
 from privcontrol.secrets import JointAdjacency
@@ -118,6 +119,30 @@ def test_the_optimal_noise_matches_cvxpy(seed):
     assert noise.design.cost == pytest.approx(
         np.trace(oracles.stacked_covariance(noise)), rel=1e-9
     )
+
+
+def test_an_energy_at_some_times_is_promised_at_these_alone(tmp_path):
+    """A change that starts at the last of them and goes on shows 5.3 times as much."""
+    secret = pc.DisturbanceAdjacency({"occupancy": 1.0}, norm="l2", times=[1, 2])
+    noise = design(adjacency=secret, horizon=8, budget=pc.PrivacyBudget(gdp=1.0))
+    response = images(zone(), zone().B[:, [1]], 8)
+    covariance = np.block(
+        [[noise.covariance(t, s) for s in range(8)] for t in range(8)]
+    )
+    covariance = covariance + 1e-12 * np.trace(covariance) * np.eye(8)
+
+    def shown(samples):
+        white = np.linalg.solve(np.linalg.cholesky(covariance), response[:, samples])
+        return np.linalg.norm(white, 2)
+
+    assert shown([1, 2]) <= noise.guarantee.gdp * (1 + 1e-6)
+    assert shown(range(2, 8)) > 2
+    words = "per run, at t = 1, 2 and at no other sample: occupancy by at most 1 in the root"
+    assert words in str(noise.guarantee)
+    noise.save(tmp_path / "noise.json")
+    report = verify.checked(tmp_path / "noise.json")
+    assert report["status"] == 0
+    assert report["hidden"].endswith("over the run, and at the samples 1, 2 alone")
 
 
 def test_an_l2_ball_is_hidden_by_the_plants_response_to_white_disturbances_and_by_nothing_less():

@@ -227,7 +227,9 @@ def test_the_secret_beside_the_noise_is_what_the_verdict_says():
     assert "times the secret" in one.verdict
     rising = ct.ss(1.2, 1.0, 1.0, 0, 1.0)
     way = pc.options(rising, adjacency=pc.StateAdjacency(1.0), **asked)[0]
-    assert way.secret == pytest.approx([1.2])  # at the next sample, and 2.49 at the fifth
+    assert way.secret == pytest.approx(
+        [1.2]
+    )  # at the next sample, and 2.49 at the fifth
     assert "times the secret without unstable growth" in way.verdict
 
 
