@@ -34,8 +34,8 @@ from ..systems.linear import root
 from .data import LoopData, regulation
 from .kalman import Knowledge
 
-#: Relative gap that the last weight of the barrier aims at.
-_GAP = 2e-8
+#: Certified relative gap that ends the search. The last weight aims at a quarter of it.
+_GAP = 8e-7
 #: Speed: factor by which weights fall.
 _COOLING = 0.05
 #: Speed: decrement that ends Newton's steps for a weight which is not the last one.
@@ -216,18 +216,22 @@ def _solved(program: NoiseProgram, cap: float) -> Solved:
 
 
 def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
-    """Yield minima with the barrier, of smaller and smaller weights."""
+    """Yield points near minima with the barrier, of smaller and smaller weights."""
     r, count = program.moves.shape
     X = (least + 1) / 2 * np.eye(r)
     weight = max(program.value(X), np.finfo(float).tiny) / (count + r)
     is_last = False
     while not is_last:
-        last = _GAP * program.value(X) / (count + r)
-        is_last = _COOLING * weight <= last
-        weight = last if is_last else _COOLING * weight
+        last = _GAP / 4 * program.value(X) / (count + r)
+        is_last = weight <= 2 * last
         barrier = _Barrier(program, weight, least)
-        X = barrier.lowest(X, FINE if is_last else _ROUGH)
-        yield barrier.bounded(X)
+        for X, decrement in barrier.descent(X):
+            if is_last or decrement <= _ROUGH:
+                found = barrier.bounded(X)
+                yield found
+                if not is_last or found.gap <= _GAP * found.value:
+                    break
+        X, weight = barrier.ahead(X, max(_COOLING * weight, last))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,13 +250,29 @@ class _Barrier:
             return math.inf
         return self.program.value(X) / self.weight - np.log(inside).sum()
 
-    def lowest(self, X: NDArray, enough: float) -> NDArray:
-        """Go by Newton's steps until what is left to gain is small ``enough``."""
+    def descent(self, X: NDArray) -> Iterator[tuple[NDArray, float]]:
+        """Yield points of Newton's steps, and their decrements, until nothing is left."""
         for _ in range(MOST_ROUNDS):
             X, decrement = self._stepped(X, *_NewtonSystem.of(self, X).solved())
-            if decrement <= enough:
-                break
-        return X
+            yield X, decrement
+            if decrement <= FINE:
+                return
+
+    def ahead(self, X: NDArray, lower: float) -> tuple[NDArray, float]:
+        """Go along the tangent of the minima towards a lower weight, and return both.
+
+        What is left to the bounds falls as the weight does. The tangent ends where
+        something falls to half of that.
+        """
+        step, _ = _NewtonSystem.of(self, X, lower).solved()
+        above = X - self.least * np.eye(len(X))
+        lost = 1 - self.program.left(X + step) / self.program.left(X)
+        most = max(-scipy.linalg.eigh(step, above, eigvals_only=True)[0], lost.max())
+        fall = 1 - lower / self.weight
+        length = 1.0
+        if most > (1 + fall) / 2:
+            length = 0.5 / (most - fall / 2)
+        return X + length * step, self.weight * (1 - length * fall)
 
     def _stepped(
         self, X: NDArray, direction: NDArray, decrement: float
@@ -324,8 +344,10 @@ class _NewtonSystem:
     weight: float
 
     @classmethod
-    def of(cls, barrier: _Barrier, X: NDArray) -> _NewtonSystem:
-        """Take the equations at a point."""
+    def of(
+        cls, barrier: _Barrier, X: NDArray, wanted: float | None = None
+    ) -> _NewtonSystem:
+        """Take the equations at a point, or of the tangent to the weight wanted."""
         program, weight = barrier.program, barrier.weight
         steep, inverses, passed = program.slope(X)
         values, turn = np.linalg.eigh(X - barrier.least * np.eye(len(X)))
@@ -342,6 +364,8 @@ class _NewtonSystem:
         back[:, :flat] = still @ np.linalg.eigh(still.T @ mean @ still)[1]
         moves = back.T @ program.moves / np.sqrt(program.left(X))
         gradient = moves @ moves.T - np.eye(len(X))
+        if wanted is not None:
+            gradient *= wanted / weight
         gradient -= back.T @ steep @ back / weight
         return cls(
             back,

@@ -599,7 +599,7 @@ def test_a_codesign_for_fewer_moves_than_states_finds_the_optimum(seed):
     given = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1)
     best = pc.private_lqg(plant, 1, 1, 0.01, 0.01, noise, P0=1, codesign=True)
     assert whole_cost(best) < 0.99 * whole_cost(given)
-    assert 0 <= best.optimality.gap < 1e-7
+    assert 0 <= best.optimality.gap < 1e-6
     assert best.optimality.excess < 1e-3
     assert best.guarantee.satisfies(noise.request.budget)
 
