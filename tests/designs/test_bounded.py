@@ -79,15 +79,16 @@ CASES = list(
 )[:689]
 
 
-def test_689_curves_are_below_what_is_claimed():
+@pytest.mark.parametrize("step", few([3, 1], of=1))
+def test_689_curves_are_below_what_is_claimed(step):
     below_half = 0
-    for move, radius, epsilon in CASES:
+    for move, radius, epsilon in CASES[::step]:
         loss = PrivacyLoss.gaussian(move, walls=[Wall(radius, move)])
         exact = exact_delta(epsilon, move, radius)
         assert exact <= loss.delta(epsilon)
         below_half += epsilon < move**2 / 2
     assert len(CASES) == 689
-    assert below_half > 100
+    assert below_half > 100 / step
 
 
 def test_the_numbers_of_one_pair_of_walls():

@@ -471,7 +471,9 @@ def test_the_loops_optimum_of_a_law_has_its_budget_and_costs_no_more():
     assert costs["ball"] < costs["gaussian"]
 
 
-@pytest.mark.parametrize("family", ["laplace", "ball", "truncated", "iid-laplace"])
+@pytest.mark.parametrize(
+    "family", few(["laplace", "ball", "truncated", "iid-laplace"], of=2)
+)
 def test_margins_of_each_law_hold_jointly_over_the_run(family):
     """20,000 runs at 1 %; with one vector a run, 0.6 of the margin does not hold."""
     budget = PURE if family.endswith("laplace") else LOOSE
