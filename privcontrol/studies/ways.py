@@ -41,7 +41,7 @@ PATIENCE = 5.0
 
 #: Samples times outputs up to which dense noise takes about a second, for changes of any
 #: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one
-#: sample.
+#: sample. Independent noise takes some seconds for as many as the last one.
 _MOST_ENTRIES = 80
 _MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
 
@@ -52,9 +52,8 @@ _SHORT = 8
 #: have fallen to such a share, has noise of low order, within about a second.
 _MANY_CHANGES, _FORGOTTEN = 24, 1e-4
 
-#: Samples times outputs, and these times states, up to which independent noise takes some
-#: seconds.
-_MOST_INDEPENDENT, _MOST_RESPONSES = 1000, 20_000
+#: Samples times outputs times states up to which independent noise takes some seconds.
+_MOST_RESPONSES = 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
 #: which it is too much. A secret as large as the signal is beyond the latter.
@@ -517,7 +516,7 @@ def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     first = sys if isinstance(sys, ct.StateSpace) else sys[0]
     entries = horizon * first.noutputs
     if given.get("family", "").startswith("iid"):
-        is_long = entries > _MOST_INDEPENDENT
+        is_long = entries > _MOST_SINGLE
         is_long |= entries * first.nstates > _MOST_RESPONSES
     else:
         is_long = entries > _most_entries(adjacency)
