@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, ndtr
 
 from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
@@ -43,7 +42,16 @@ from ..systems.linear import (
     root,
     to_states,
 )
+from ._counted_walls import (
+    CountedWalls,
+    envelope,
+    for_events,
+    joined,
+    leak_of,
+    walls_at,
+)
 from ._endless import secrets_of
+from ._shared_limits import shared_limits
 from .drawn import Unbounded
 from .parts import Filtered, NoisePart, PartSum, Structured
 
@@ -55,29 +63,10 @@ BLOCK = 300
 #: By which rule the walls of blocks are chosen. A run goes on by the rule that it began by:
 #: where blocks of two rules meet, the noise could pass its limit.
 RULE = "own, near, far"
-#: The deviations at which walls of a block are compared: leaks are small from here on.
-_COMPARED = 5.0
-#: Part of the common multiple of all walls that an innovation's own wall has at least.
-_LEAST = 0.9
-#: Sizes of the ball of a state that are tried, relative to the one before, and how many.
-_WIDER = 1.02
-_WIDTHS = 40
-#: Part of the tails that a second wall saves, if there is one.
-_EARNED = 0.3
 #: Part of a limit that is left to rounding.
 _SPARED = 1e-6
-#: Logarithms of density between two radii at which walls are counted together, first,
-#: and by what part of the distance that grows. The last radius, relative to the first.
-_APART = 0.03
-_GROWING = 0.1
-_LAST = 1.6
-#: Moves that walls are counted for, relative to the next one, and how many.
-_LEVEL = 0.9
-_LEVELS = 30
 #: States up to which a block's end is kept in an ellipsoid.
 _MOST_STATES = 24
-#: Walls of a move that are counted one by one. The others count as many of the largest.
-_ALONE = 48
 #: Samples that responses are followed for.
 _LONGEST = 1 << 15
 #: Samples for which what noise makes up for a change may last in runs of any length.
@@ -86,8 +75,6 @@ _LATEST = 1 << 18
 _FOLLOWED = 40 * BLOCK
 #: Samples and outputs of a run up to which all moves are compared.
 _SHORT = 1000
-#: Halvings of the interval of a radius.
-_HALVINGS = 50
 #: Roundings of a sample, beside one for each of its terms, when a run goes in blocks.
 _ROUNDINGS = 128
 #: Draws after which no life within the bound is looked for any more.
@@ -355,9 +342,9 @@ class Life(Room):
         for sizes, deviation, limits in kinds:
             for output, limit in enumerate(limits.tolist()):
                 if limit < math.inf and deviation[output] > 0:
-                    moves = _envelope(sizes[:, output]) / deviation[output]
-                    walls += _walls(limit / deviation[output], moves)
-        return _for_events(walls, secret)
+                    moves = envelope(sizes[:, output]) / deviation[output]
+                    walls += walls_at(limit / deviation[output], moves)
+        return for_events(walls, secret)
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,42 +492,9 @@ def _walls_for(
     return Room.of(parts, bound).walls(secret, plants, shift)
 
 
-def leak_of(walls: Sequence[Wall]) -> float:
-    """Return the leak of walls together, rounded up."""
-    return min(math.fsum(wall.leak for wall in walls) * (1 + ROUNDED), 1.0)
-
-
 def _secrets(secret: Adjacency, plants: Sequence[Plant]) -> list[SecretInputs]:
     """Return the secret under each plant."""
     return [secrets_of(secret, [plant])[0] for plant in plants]
-
-
-def _envelope(sizes: NDArray) -> NDArray:
-    """Return sizes (T,), falling, that dominate those (T, M) of every move in order.
-
-    A wall's leak is convex and grows with the move, so theirs dominate too.
-    """
-    ordered = -np.sort(-sizes, axis=0)
-    return ordered.max(axis=1) * (1 + ROUNDED)
-
-
-def _walls(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
-    """Return walls at a radius that are come nearer to by falling moves (T,)."""
-    if not moves.size or not moves[0] > 0:
-        return []
-    if radius - moves[0] < 1:
-        return [_passed(radius, float(moves[0]), dimension)]
-    walls = [Wall(radius, move, 1.0, dimension) for move in moves[:_ALONE].tolist()]
-    rest = moves[_ALONE:]
-    if rest.size and rest[0] > 0:
-        count = float(rest.sum() / rest[0])
-        walls.append(Wall(radius, float(rest[0]), count * (1 + ROUNDED), dimension))
-    return [wall for wall in walls if wall.move > 0]
-
-
-def _passed(radius: float, move: float, dimension: int = 1) -> Wall:
-    """Return a wall that leaks all, for one that leaks so much that smaller noise may more."""
-    return Wall(radius, max(move, 2 * radius), 1.0, dimension)
 
 
 @lru_cache(maxsize=4)  # a search for a size asks again and again
@@ -655,7 +609,7 @@ class Blocks(Room):
 
     How a limit is divided between w, h and K is free. Here the probabilities of passing the
     walls together are least, for noise that is small enough to keep all of them about
-    `_COMPARED` deviations away: so the walls of noise of another size are the same, in
+    `COMPARED` deviations away: so the walls of noise of another size are the same, in
     proportion. No h(t) is needed where the ball alone gives one.
     """
 
@@ -690,7 +644,7 @@ class Blocks(Room):
         near, far = _later(system, state_root)
         limits = np.concatenate([bound.limits, bound.changes[_limited(bound)]])
         limits = np.tile(limits / (1 + _SPARED), (BLOCK, 1))
-        radii, ball = _shared(own, near, far, limits, system.order)
+        radii, ball = shared_limits(own, near, far, limits, system.order)
         stds = np.concatenate([own, near])
         walls = np.where(radii[BLOCK:] < math.inf, radii[BLOCK:], ball) * near
         most = walls + ball * far + _SPARED / 10 * limits
@@ -817,7 +771,7 @@ class Blocks(Room):
         walls: list[Wall] = []
         for inputs in _secrets(secret, plants):
             walls = max(walls, self.walls_of_inputs(inputs), key=leak_of)
-        return _for_events(walls, secret)
+        return for_events(walls, secret)
 
     def walls_of_inputs(self, secret: SecretInputs) -> list[Wall]:
         """Return the walls that changes come nearer to, wherever in a block they begin."""
@@ -833,7 +787,7 @@ class Blocks(Room):
             )
         lift, shown, states = self._lifted(secret)
         norms = np.linalg.norm(lift.reshape(-1, lift.shape[2]), axis=0)
-        slabs = _Counted(self.radii.ravel(), float(norms.max()))
+        slabs = CountedWalls(self.radii.ravel(), float(norms.max()))
         balls = np.zeros(0)
         count = max(1, NUMBERS_AT_ONCE // max(1, 2 * shown.shape[0] * shown.shape[1]))
         for first in range(0, lift.shape[2], count):
@@ -842,11 +796,11 @@ class Blocks(Room):
                 made, left = self._made(shown[..., some], states[..., some], offset)
                 slabs.include(made.reshape(len(made), -1, made.shape[3]))
                 ends = np.linalg.norm(self._whitening @ left, axis=1)
-                balls = _joined(balls, _envelope(ends))
+                balls = joined(balls, envelope(ends))
         found = slabs.walls()
         late = _norms_before(lift[_FOLLOWED - BLOCK :])[BLOCK:]
         if self.system.order:
-            found += _walls(self.ball, balls, self.system.order)
+            found += walls_at(self.ball, balls, self.system.order)
         if late.size:
             ends = np.maximum.reduceat(late, np.arange(0, len(late), BLOCK))
             every = np.concatenate(
@@ -855,9 +809,9 @@ class Blocks(Room):
                     np.tile(ends, (self._reached, 1)),
                 ]
             )
-            found += _walls(float(self.radii.min()), _envelope(every))
+            found += walls_at(float(self.radii.min()), envelope(every))
             if self.system.order:
-                found += _walls(self.ball, _envelope(ends), self.system.order)
+                found += walls_at(self.ball, envelope(ends), self.system.order)
         return found
 
     @property
@@ -924,146 +878,6 @@ class Blocks(Room):
         return self.system.C @ self._onward[:BLOCK]
 
 
-def _shared(
-    own: NDArray, near: NDArray, far: NDArray, limits: NDArray, order: int
-) -> tuple[NDArray, float]:
-    """Return radii (2 BLOCK, views) of the walls of own and near, and that of the ball.
-
-    All are in deviations. ``limits`` (BLOCK, views) are infinite where there is none.
-    """
-    walls = np.isfinite(limits) & (own + near + far > 0)
-    radii = np.full((2, *walls.shape), math.inf)
-    own, near, far = own[walls], near[walls], far[walls]
-    # all walls and the ball at as many deviations would be possible as well
-    common = float((limits[walls] / (own + near + far)).min())
-    limits = limits[walls] * (_COMPARED / common)
-    least, ball = math.inf, _COMPARED
-    found = radii[:, walls]
-    for width in _COMPARED * _WIDER ** np.arange(_WIDTHS):
-        rest = limits - width * far
-        if (rest < _COMPARED * (_LEAST * own + near) * (1 - ROUNDED)).any():
-            break
-        pair = _divided(own, near, rest, width)
-        tails = float(2 * ndtr(-pair).sum())
-        tails += float(chdtrc(order, width**2)) if order else 0.0
-        if tails < least:
-            least, ball, found = tails, float(width), pair
-    radii[:, walls] = found
-    return radii.reshape(-1, walls.shape[1]) * (common / _COMPARED), ball * (
-        common / _COMPARED
-    )
-
-
-def _divided(own: NDArray, near: NDArray, rest: NDArray, ball: float) -> NDArray:
-    """Return radii (2, N) of two walls that divide ``rest``, with the least tails.
-
-    They are least where the densities at the radii are in proportion to the deviations.
-    Where the ball holds the second part cheaply enough that has no wall, and an infinite
-    radius.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.full_like(own, _LEAST * _COMPARED)
-        high = np.maximum((rest - _COMPARED * near) / own, low)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            other = (rest - middle * own) / near
-            is_low = (middle**2 - other**2) / 2 < np.log(near / own)
-            low = np.where(is_low, middle, low)
-            high = np.where(is_low, high, middle)
-        first = np.where(own > 0, low, math.inf)
-        second = (rest - np.where(own > 0, low * own, 0.0)) / near
-        alone = (rest - ball * near) / own
-    alone = np.where(own > 0, alone, np.where(rest < ball * near, -math.inf, math.inf))
-    second = np.where(near > 0, second, math.inf)
-    tails = ndtr(-first) + ndtr(-second)
-    cheaper = (second >= ball) | (ndtr(-alone) <= tails * (1 + _EARNED))
-    cheaper &= alone >= _LEAST * _COMPARED
-    return np.where(cheaper, [alone, np.full_like(alone, math.inf)], [first, second])
-
-
-class _Counted:
-    """Walls that changes come nearer to, counted at few radii and for few moves.
-
-    A wall counts at the next smaller radius, and a move between two levels in parts at
-    both. The leak L falls with the radius and is convex in the move, so neither makes it
-    smaller. With the counts N(b, j) of a change, of all walls up to radius b that it moves
-    by level j or more, the leaks of its walls are the sum of N(b, j) times
-
-        L(b, j) - L(b, j + 1) - L(b + 1, j) + L(b + 1, j + 1) >= 0,
-
-    which is no less than zero since a leak grows the slower, the farther its wall is. So
-    walls leak at least as much as every change if none of their N(b, j) is smaller.
-    """
-
-    def __init__(self, radii: NDArray, largest: float) -> None:
-        """Count at ``radii`` (P,) of places, and for moves up to the largest."""
-        order = np.argsort(radii, kind="stable")
-        self._places = order[: np.isfinite(radii).sum()]
-        rising = radii[self._places]
-        # in proportion, so that walls of noise of another size are counted alike
-        edges = [_COMPARED]
-        while edges[-1] < _LAST * _COMPARED:
-            gap = _APART + _GROWING * (edges[-1] ** 2 - _COMPARED**2) / 2
-            edges.append(math.sqrt(edges[-1] ** 2 + 2 * gap))
-        bins = np.searchsorted(edges, rising / rising[0] * _COMPARED, side="right")
-        self._starts = np.flatnonzero(np.diff(bins, prepend=-1))
-        self._bins = np.repeat(
-            np.arange(len(self._starts)), np.diff(self._starts, append=len(bins))
-        )
-        self.radii = rising[self._starts]
-        self.levels = largest * (1 + ROUNDED) * _LEVEL ** np.arange(_LEVELS)
-        self.counts = np.zeros((len(self.radii), _LEVELS))
-
-    def include(self, moves: NDArray) -> None:
-        """Count what changes (blocks, P, M) move, if it is more than what is counted."""
-        moved = np.minimum(moves[:, self._places], self.levels[0])
-        least = self.levels[-1]
-        block, place, change = np.nonzero(moved > least)
-        sizes = moved[block, place, change]
-        upper = np.searchsorted(-self.levels, -sizes, side="right") - 1
-        upper = np.minimum(upper, _LEVELS - 2)
-        high = self.levels[upper]
-        low = self.levels[upper + 1]
-        shares = (sizes - low) / (high - low)
-        shape = (len(self.radii), _LEVELS, moves.shape[2])
-
-        def counted(levels: NDArray, parts: NDArray) -> NDArray:
-            index = (self._bins[place], levels, change)
-            flat = np.ravel_multi_index(index, shape)
-            return np.bincount(flat, parts, math.prod(shape)).reshape(shape)
-
-        count = counted(upper, shares) + counted(upper + 1, 1 - shares)
-        or_more = np.cumsum(count, axis=1)
-        # of the least level smaller moves count too, in parts
-        parts = np.minimum(moved, least).sum(axis=0) / least
-        or_more[:, -1] = np.add.reduceat(parts, self._starts, axis=0)
-        up_to_radius = np.cumsum(or_more, axis=0)
-        self.counts = np.maximum(self.counts, up_to_radius.max(axis=2))
-
-    def walls(self) -> list[Wall]:
-        """Return walls whose counts are nowhere smaller."""
-        found = []
-        before = np.zeros(_LEVELS)
-        for radius, counts in zip(self.radii.tolist(), self.counts, strict=True):
-            more = np.maximum.accumulate(np.maximum(counts - before, 0.0))
-            before = before + more
-            for move, count in zip(
-                self.levels.tolist(), np.diff(more, prepend=0.0).tolist(), strict=True
-            ):
-                if count > 0:
-                    found.append(Wall(radius, move, count * (1 + ROUNDED)))
-        found.sort(key=lambda wall: wall.radius - wall.move)
-        if found and found[0].radius - found[0].move < 1:
-            return [_passed(found[0].radius, found[0].move)]
-        return found
-
-
-def _for_events(walls: Sequence[Wall], secret: Adjacency) -> tuple[Wall, ...]:
-    """Return walls that several changes of a run move together."""
-    times = float(max(getattr(part, "events", 1) for part in secret.parts))
-    return tuple(wall.scaled(times) for wall in walls)
-
-
 def _length(column: BallMatrix) -> Ball:
     """Return the 2-norm of a column in balls."""
     return (column.transpose() * column)[0, 0].sqrt()
@@ -1086,13 +900,6 @@ def _norms_before(lift: NDArray) -> NDArray:
     total[BLOCK:] -= total[:-BLOCK].copy()
     rounding = len(lift) * EPS * squares.sum(axis=0)
     return np.sqrt(np.maximum(total, 0.0) + rounding)
-
-
-def _joined(first: NDArray, second: NDArray) -> NDArray:
-    """Return the larger of two falling sequences, place by place."""
-    length = max(len(first), len(second))
-    padded = [np.pad(each, (0, length - len(each))) for each in (first, second)]
-    return np.maximum(*padded)
 
 
 def _limited(bound: Bound) -> NDArray:

@@ -24,10 +24,11 @@ from scipy.special import erfinv
 
 import privcontrol as pc
 from privcontrol.noise import within
+from privcontrol.noise._counted_walls import leak_of
 from privcontrol.noise._endless import secrets_of
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.within import Blocks, Bound, Room, leak_of, walls_of
+from privcontrol.noise.within import Blocks, Bound, Room, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
 from privcontrol.systems.linear import LinearSystem
