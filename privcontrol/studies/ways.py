@@ -90,7 +90,8 @@ class Option:
         Standard deviations of the true outputs in the loop, None without a loop.
     price : float or None
         Relative increase of the loop's steady-state cost, with the filter designed for this
-        noise. None without a loop, over a horizon, and for a controller on site.
+        noise, or with that of `private_loop` as it is. None without a loop, over a horizon,
+        and for a controller on site.
     detection : float
         Largest share of runs with the secret that a test detects which is wrong in 5 % of
         the runs without it, rounded up.
@@ -126,8 +127,9 @@ class Options(Sequence[Option]):
         Why each other way is not there, by its name.
     blind : float or None
         Relative increase of the loop's steady-state cost where the controller reads
-        nothing, the most that noise can cost. None without a price, and for a plant that
-        is not stable.
+        nothing. Noise costs no more where the filter is designed for it (`private_lqg`),
+        and may with a filter of your own. None without a price, for a plant that is not
+        stable, and where outputs follow references, as with integral action.
 
     See Also
     --------
@@ -486,8 +488,11 @@ def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
 def _blind(loop: PrivateLoop) -> float | None:
     """Return how much more a sample costs where nothing is read, or None.
 
-    The best input is then zero, and QN alone drives the plant's states.
+    The best input is then zero, and QN alone drives the plant's states. A loop
+    whose outputs follow references is for more than that, and nothing is said of it.
     """
+    if loop.data.law.followed:
+        return None
     plant, weights = loop.data.side.plant, loop.data.weights
     roots = weights.drive_roots
     if plant.varies or "disturbance" not in roots:

@@ -62,6 +62,35 @@ def test_the_price_without_readings_is_that_behind_endless_noise(endless, public
     assert all(option.price < endless.blind for option in endless if option.price)
 
 
+def test_of_integral_action_nothing_is_said_of_running_blind():
+    """It was said to cost 10 % less without readings, and to need none."""
+    room = ct.ss([[0.9, 0.05], [0.02, 0.9]], [[1, 0.1], [0, 0]], [[1, 0]], 0, 300.0)
+    given = {"controls": [0], "integral": "y[0]"}
+    loop = pc.private_lqg(room, np.diag([1.0, 0.1]), 1, 1e-2, 1e-2, **given)
+    people = pc.DisturbanceAdjacency(1.0, inputs=["u[1]"])
+    found = pc.options(
+        room, horizon=math.inf, budget=BUDGET, adjacency=people, loop=loop
+    )
+    assert found.blind is None
+    assert found[0].price > 0
+    assert "publish none" not in str(found)
+    # a filter that does not know the noise may cost more than none
+    still = pc.private_loop(
+        room,
+        [[0.5, 0.0], [0.0, 0.0]],
+        [[0.5], [0.0]],
+        Q=np.diag([1.0, 0.1]),
+        R=np.eye(2),
+        QN=1e-2 * np.eye(2),
+        RN=[[1e-2]],
+    )
+    strict = pc.PrivacyBudget(epsilon=0.1, delta=1e-2)
+    found = pc.options(
+        room, horizon=math.inf, budget=strict, adjacency=people, loop=still
+    )
+    assert found[0].price > found.blind > 0
+
+
 def test_without_a_price_nothing_is_said_of_running_blind():
     found = pc.options(ROOM, horizon=math.inf, budget=BUDGET, adjacency=PEOPLE)
     assert found.blind is None
