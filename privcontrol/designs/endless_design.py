@@ -82,9 +82,6 @@ _OF_OUTPUT = 12
 #: enters with the secret.
 _LOOKED_AT = 33
 _NEVER_SILENT = 1e-4
-#: Gaps beyond the one asked for at which the first realisation of noise for long changes
-#: of any shape will do.
-_NEAR_ENOUGH = 2
 #: How many times more white noise a further attempt adds than the one before.
 _COARSER = 10.0
 
@@ -270,10 +267,6 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
         estimated, _ = tried[0]
         reached = estimated / allowed**2 if problem.secret.several else math.inf
         if least is not None and min(least.cost, reached) <= enough:
-            break
-        # other realisations of noise for changes of any shape take long, and are alike
-        tolerable = enough * (1 + _NEAR_ENOUGH * problem.gap)
-        if least is not None and problem.is_long and least.cost <= tolerable:
             break
     if least is None:
         raise refusal or UncertifiableError("order: no noise is certified")
@@ -488,11 +481,6 @@ class _Problem(ByContent):
     def prices(self) -> NDArray:
         """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
         return frequency_response(self.price, self.grid.points)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether changes of any shape have so many values that each one takes a search."""
-        return any(window.size > MOST_EXACT for window in self.secret.windows)
 
     def optimum(self) -> BestSpectrum:
         """The best spectrum."""

@@ -29,23 +29,20 @@ from numpy.typing import NDArray
 from ..noise._patterns import largest_signs
 from ..numerics.errors import UncertifiableError
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import NEGLIGIBLE
+from ..numerics.thresholds import MOST_ROUNDS, NEGLIGIBLE
 
-#: Updates of the weights of moves, of balls around windows, and of some signs.
+#: Updates of the weights of moves, and of some signs.
 _OF_MOVES = 500
-_OF_BALLS = 60
 _OF_SIGNS = 40
-#: Times that signs are added, and how many at once.
-_ROUNDS = 25
+#: Signs that are added at once.
 _ADDED = 6
 #: Signs drawn from the weights of the ball, for each value of a change.
 _DRAWN = 2
 #: Weight of a sign that is added, and one below which it is left out.
 _NEW = 1e-3
 _LEAST = 1e-9
-#: Exponents of updates, the fast one first, and the safe one.
-_FAST = 0.95
-_SAFE = 0.5
+#: Exponent of updates. With one half they are slower.
+_EXPONENT = 0.95
 #: Share of the asked gap at which a search ends, with windows and without.
 _SHARE = 0.3
 _OPTIMAL = 0.02
@@ -349,8 +346,8 @@ class SpectrumProblem:
         known = _Shares(weights.singles, np.full(count, own / count), weights.balls)
         bound = 0.0
         lefts = [np.inf, np.inf]
-        for update in range(_ROUNDS):
-            with piece(update, _ROUNDS):
+        for update in range(MOST_ROUNDS):
+            with piece(update, MOST_ROUNDS):
                 found = self._of_signs(known, active, tol / 4)
             known = found.shares
             if found.bounding.cost**2 > bound:
@@ -451,16 +448,13 @@ class SpectrumProblem:
         )
         if start is not None:
             weights = weights._replace(singles=start)
-        power = _FAST
         bound = 0.0
         least = np.inf
-        updates = _OF_BALLS if self.windows.sizes else _OF_MOVES
+        updates = MOST_ROUNDS if self.windows.sizes else _OF_MOVES
         for update in range(updates):
             with search_round(update):
                 step = self._step(weights)
-            if step.cost < bound:
-                power = _SAFE
-            else:
+            if step.cost >= bound:
                 bound = step.cost
                 bounding = weights
             sizes = [np.linalg.eigvalsh(R)[-1] * len(R) for R in step.products]
@@ -472,12 +466,12 @@ class SpectrumProblem:
                 break
             matrices = []
             for own, R in zip(weights.windows, step.products, strict=True):
-                turn = _power(R * (len(R) / worst), power)
+                turn = _power(R * (len(R) / worst), _EXPONENT)
                 matrices.append(turn @ own @ turn)
             weights = Weighted(
-                weights.singles * (step.squares / worst) ** (2 * power),
+                weights.singles * (step.squares / worst) ** (2 * _EXPONENT),
                 tuple(matrices),
-                _turned_weights(weights.balls, step.forms, worst, power),
+                _turned_weights(weights.balls, step.forms, worst),
             )
             weights = weights.scaled(weights.total)
         if least == np.inf:
@@ -491,15 +485,12 @@ class SpectrumProblem:
         self, known: _Shares, active: Sequence[NDArray], tol: float
     ) -> _Found:
         """Return the weights of some signs that prove most, and the spectra found."""
-        power = _FAST
         bound = 0.0
         least = np.inf
         together = np.zeros(1)
         for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
             together = together + step.roots
-            if step.cost < bound:
-                power = _SAFE
             if step.cost >= bound:
                 bound = step.cost
                 shares, bounding = known, step
@@ -514,9 +505,9 @@ class SpectrumProblem:
             if least <= bound**2 * (1 + tol):
                 break
             known = _Shares(
-                known.singles * (step.squares / worst) ** (2 * power),
-                known.signs * (every / worst) ** (2 * power),
-                _turned_weights(known.balls, step.forms, worst, power),
+                known.singles * (step.squares / worst) ** (2 * _EXPONENT),
+                known.signs * (every / worst) ** (2 * _EXPONENT),
+                _turned_weights(known.balls, step.forms, worst),
             ).normalised()
         return _Found(shares, bounding, cheapest, self._of_roots(together))
 
@@ -549,12 +540,12 @@ class SpectrumProblem:
 
 
 def _turned_weights(
-    balls: Sequence[NDArray], forms: Sequence[NDArray], worst: float, power: float
+    balls: Sequence[NDArray], forms: Sequence[NDArray], worst: float
 ) -> tuple[NDArray, ...]:
     """Return the weights of balls, larger in the directions in which more is left."""
     found = []
     for own, form in zip(balls, forms, strict=True):
-        turn = _power(form / worst, power)
+        turn = _power(form / worst, _EXPONENT)
         found.append(turn @ own @ turn)
     return tuple(found)
 
