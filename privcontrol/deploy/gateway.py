@@ -51,6 +51,9 @@ _NEVER_COVERED = (
 )
 _LAST_BITS = "what the last bits of readings in floating point reveal in addition"
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
+_FINE_READINGS = (
+    "readings whose last bits in floating point are small next to the noise's floor"
+)
 _SAME_MULTIPLES = (
     "readings in floating point that are published as the same multiples of the grid as "
     "the real numbers next to them"
@@ -516,20 +519,27 @@ def _beside_last_bits(
 ) -> OutputNoise:
     """Return noise whose guarantee says what it assumes of the last bits of readings.
 
-    A floor covers them, and a grid rounds almost all of them away.
+    A floor covers them where it is large next to them, and a grid rounds almost all of
+    them away.
     """
     floors = noise.process.total.white
     least = _LEAST_PART * noise.std
     covered = (floors > 0) & (floors >= least)
+    assumed = (_FINE_READINGS,) if covered.any() else ()
     if covered.all():
-        return noise
+        return _assuming(noise, assumed)
     steps = np.zeros(len(least))
     if grid is not None:
         steps = np.array([float(each) for each in step_sizes(grid, "grid", len(least))])
     if not (covered | ((steps > 0) & (steps >= least))).all():
         return _in_floating_point(noise, accepted)
+    return _assuming(noise, (*assumed, _SAME_MULTIPLES))
+
+
+def _assuming(noise: OutputNoise, more: tuple[str, ...]) -> OutputNoise:
+    """Return noise whose guarantee assumes more."""
     scope = noise.guarantee.scope
-    scope = replace(scope, assumptions=(*scope.assumptions, _SAME_MULTIPLES))
+    scope = replace(scope, assumptions=(*scope.assumptions, *more))
     return replace(noise, guarantee=replace(noise.guarantee, scope=scope))
 
 

@@ -1118,3 +1118,18 @@ def test_a_smaller_radius_makes_no_step_of_the_grid_smaller(designed):
     assert pc.core.chain(promise, radius).gdp >= shown
     assert pc.core.chain(promise, 2.0).gdp == pytest.approx(2 * promise.gdp)
     assert pc.core.chain(noise.guarantee, radius).gdp < shown or designed
+
+
+def test_a_floor_covers_last_bits_that_are_small_next_to_it():
+    """A resolution makes readings rational numbers, and nothing is assumed of bits."""
+    said = "last bits in floating point are small next to the noise's floor"
+    floored = noise("floored")
+    for options in ({}, {"grid": 0.001}):
+        promise = Gateway(floored, **options).guarantee
+        assert said in " ".join(promise.scope.assumptions)
+        assert said in " ".join(promise.explain().split())
+    with pytest.warns(pc.PrivacyWarning, match="resolution"):
+        promise = Gateway(floored, resolution=0.001).guarantee
+    assert said not in " ".join(promise.scope.assumptions)
+    promise = Gateway(noise("structured"), grid=0.001).guarantee
+    assert said not in " ".join(promise.scope.assumptions)

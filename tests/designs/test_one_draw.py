@@ -663,8 +663,9 @@ def test_readings_in_floating_point_are_refused_without_a_floor():
         for options in ({"grid": 0.001}, {"floating": True}):
             pc.Gateway(noise(kind), **options)
     for kind in ("floored", "independent", "independent laplace", "endless floored"):
-        words = pc.Gateway(noise(kind)).guarantee.explain()
-        assert "floating point" not in words
+        scope = pc.Gateway(noise(kind)).guarantee.scope
+        assert "floating point" not in " ".join(scope.caveats)
+        assert "small next to the noise's floor" in " ".join(scope.assumptions)
     with pytest.raises(TypeError, match="floating"):
         pc.Gateway(noise("structured"), floating="yes")
 
