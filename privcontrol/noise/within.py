@@ -861,11 +861,14 @@ class Blocks(Room):
         made = np.zeros((len(starts) + 1, 2 * BLOCK, views, moves))
         made[:, :BLOCK] = whole.reshape(len(starts) + 1, BLOCK, views, moves)
         handed = states[starts]
-        made[1:, :BLOCK] -= np.einsum("tvn,bnm->btvm", self._free, handed)
+        free = self._free.reshape(BLOCK * views, -1)
+        made[1:, :BLOCK] -= (free @ handed).reshape(-1, BLOCK, views, moves)
         left = handed.copy()
         left[1:] -= self._onward[BLOCK] @ handed[:-1]
-        made[:-1, BLOCK:] = np.einsum("tvn,bnm->btvm", self._free, left)
-        return np.abs(made) / self._safe_stds[:, :, None], left
+        made[:-1, BLOCK:] = (free @ left).reshape(-1, BLOCK, views, moves)
+        np.abs(made, out=made)
+        made /= self._safe_stds[:, :, None]
+        return made, left
 
     @cached_property
     def _onward(self) -> NDArray:
