@@ -225,7 +225,8 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
         last = _GAP / 4 * program.value(X) / (count + r)
         is_last = weight <= 2 * last
         barrier = _Barrier(program, weight, least)
-        for X, decrement in barrier.descent(X):
+        start = X
+        for X, decrement in barrier.descent(start):
             if is_last or decrement <= _ROUGH:
                 found = barrier.bounded(X)
                 yield found
