@@ -244,15 +244,7 @@ def test_sdp_lies_between_sampled_and_product_bound_on_20_networks():
 @pytest.mark.parametrize(
     "slopes",
     few(
-        [
-            ((0, 1),),
-            ((-2, 0.5),),
-            ((-3, -1),),
-            ((0, 0.25),),
-            ((-0.2, 1),),
-            ((0.1, 1),),
-            ((-1, 1),),
-        ],
+        [[0, 1], [-2, 0.5], [-3, -1], [0, 0.25], [-0.2, 1], [0.1, 1], [-1, 1]],
         of=3,
     ),
 )
