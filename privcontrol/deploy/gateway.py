@@ -69,9 +69,10 @@ class Gateway(Publisher):
 
     Before its first sample is published the ledger is charged, once however often the
     gateway is resumed. Random bits come from the operating system. They are drawn in
-    advance for a block of samples, and are on the disk before a sample of their block
-    is published. After a crash the gateway continues after the last sample that it
-    could have published: no sample is published twice, and no noise is drawn twice.
+    advance for a block of samples. Before a sample of it is published, the disk has those
+    on which other samples depend, and where the block ends. After a crash the gateway
+    continues after the last sample that it could have published: no sample is published
+    twice, and no noise is drawn again for a sample that may have been published.
     Threads may share a gateway. Processes may not: one process at a time holds the
     file, by a lock on the file ``path.lock`` next to it.
 
