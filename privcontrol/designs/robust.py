@@ -34,10 +34,6 @@ _LEAST = 1e-5
 #: Rounds of ellipsoids where the dimension is large and each round costs seconds.
 _FEW_ROUNDS = 4
 _LARGE = 24
-#: Rounds after which this gap will do around more ellipsoids than a floor and a secret:
-#: models, of which a few represent many.
-_LATE = 4
-_LATE_GAP = 2e-5
 #: Directions of a ball that reach this far into the ellipsoid may later touch it.
 _NEAR = 1 - 1e-2
 #: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
@@ -373,8 +369,6 @@ def covering_ellipsoid(
             cheapest = cost
         gap = cheapest / lower_bound - 1
         if gap <= tol or (not is_violated and sharpness <= tol / 4):
-            break
-        if count >= _LATE and len(balls) > 2 and gap <= _LATE_GAP:
             break
         reached = gap if is_large else min(gap, sharpness)
         sharpness = max(tol / 4, _SHARPER * reached)
