@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, product
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..numerics.thresholds import (
@@ -862,10 +862,10 @@ class Blocks(Room):
         made[:, :BLOCK] = whole.reshape(len(starts) + 1, BLOCK, views, moves)
         handed = states[starts]
         free = self._free.reshape(BLOCK * views, -1)
-        made[1:, :BLOCK] -= (free @ handed).reshape(-1, BLOCK, views, moves)
+        made[1:, :BLOCK] -= product(free, handed).reshape(-1, BLOCK, views, moves)
         left = handed.copy()
         left[1:] -= self._onward[BLOCK] @ handed[:-1]
-        made[:-1, BLOCK:] = (free @ left).reshape(-1, BLOCK, views, moves)
+        made[:-1, BLOCK:] = product(free, left).reshape(-1, BLOCK, views, moves)
         np.abs(made, out=made)
         made /= self._safe_stds[:, :, None]
         return made, left
