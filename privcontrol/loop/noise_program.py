@@ -220,8 +220,7 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
     r, count = program.moves.shape
     X = (least + 1) / 2 * np.eye(r)
     weight = max(program.value(X), np.finfo(float).tiny) / (count + r)
-    is_last = False
-    while not is_last:
+    while True:
         last = _GAP / 4 * program.value(X) / (count + r)
         is_last = weight <= 2 * last
         barrier = _Barrier(program, weight, least)
@@ -232,6 +231,8 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
                 yield found
                 if not is_last or found.gap <= _GAP * found.value:
                     break
+        if is_last:
+            return
         X, weight = barrier.ahead(X, max(_COOLING * weight, last))
 
 
