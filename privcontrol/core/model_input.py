@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from json import dumps
 from numbers import Real
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,8 @@ class ModelInput(ABC):
     hidden: Adjacency
     size: int | None
 
+    _rounds: ClassVar[bool] = False  # data off their grid, as `exact_data` does
+
     @abstractmethod
     def reach(self, q: float) -> float:
         """Return the largest q-norm of a move, rounded up."""
@@ -61,7 +63,15 @@ class ModelInput(ABC):
         self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
     ) -> tuple[list[Rational] | None, NDArray]:
         """Return checked inputs as rational numbers, where those matter, and as doubles."""
-        exact, inputs = self._numbers(x, resolution, counts, rng)
+        check_counted(counts, resolution)
+        exact: list[Rational] | None = None
+        if rng is None or resolution is not None:
+            exact, inputs = exact_data(
+                x, "x", resolution, counts=counts, rounds=self._rounds
+            )
+        else:
+            inputs = real_array(x, "x")
+            check_no_truth([np.asarray(x)], "x")
         entries = inputs[0].size if inputs.ndim > 1 and len(inputs) else inputs.size
         if self.size not in (None, entries) and len(np.atleast_1d(inputs)):
             raise ValueError(
@@ -69,23 +79,6 @@ class ModelInput(ABC):
                 f"{entries}"
             )
         return exact, inputs
-
-    def _numbers(
-        self,
-        x: ArrayLike,
-        resolution: Step | None,
-        counts: bool,
-        rng: Seed,
-        *,
-        rounds: bool = False,
-    ) -> tuple[list[Rational] | None, NDArray]:
-        """Return inputs as they are given; ``rounds`` as in `exact_data`."""
-        check_counted(counts, resolution)
-        if rng is None or resolution is not None:
-            return exact_data(x, "x", resolution, counts=counts, rounds=rounds)
-        inputs = real_array(x, "x")
-        check_no_truth([np.asarray(x)], "x")
-        return None, inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +143,8 @@ class InBox(InBall):
     low: NDArray
     high: NDArray
 
+    _rounds = True  # any two inputs are hidden from each other, rounded or not
+
     @classmethod
     def of(cls, domain: tuple[ArrayLike, ArrayLike], size: int | None) -> InBox:
         """Return the box with public ends, numbers or one for each entry."""
@@ -199,18 +194,6 @@ class InBox(InBall):
             ]
         rows = inputs.reshape(-1, len(self.low))
         return exact, np.clip(rows, self.low, self.high).reshape(inputs.shape)
-
-    def _numbers(
-        self,
-        x: ArrayLike,
-        resolution: Step | None,
-        counts: bool,
-        rng: Seed,
-        *,
-        rounds: bool = True,
-    ) -> tuple[list[Rational] | None, NDArray]:
-        # any two inputs are hidden from each other, rounded or not
-        return super()._numbers(x, resolution, counts, rng, rounds=rounds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,9 +131,10 @@ def effects_of(
     """Return the largest effects (p,) of a secret on each output over some samples.
 
     Of several changes they are those of one. They are those of n + 1 samples after the
-    longest change, or more, for a plant with n states. Later ones, up to so many ``samples`` and the horizon, count without the growth
-    of unstable modes: with a spectral radius rho > 1, A / rho takes the place of A. Moves
-    of data (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
+    longest change, or more, for a plant with n states. Later ones, up to so many
+    ``samples`` and the horizon, count without the growth of unstable modes: with a
+    spectral radius rho > 1, A / rho takes the place of A. Moves of data
+    (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
     they are those of n + 1 samples after each time at which the secret may move.
     """
     if not horizon.ends and plant.order > _MANY_STATES:
