@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.ball_noise import BallNoise
+from ..numerics.balls import Rational
 from ..numerics.checks import instance_of, real_array
 from ..numerics.errors import PrivacyError
 from ..numerics.saved import as_path, decode, encode
@@ -154,9 +155,9 @@ class Agent:
                 is_lower = place < network.index[neighbour]
                 size = noise.pairwise_std if is_lower else -noise.pairwise_std
                 self._shared[neighbour] = (size, key)
-        _, private = exact_data(value, "value")
-        self._shape = private.shape
-        self._value = private.ravel()
+        # exact: two integers that differ by one may be far apart as doubles
+        self._value, doubles = exact_data(value, "value")
+        self._shape = doubles.shape
         if isinstance(self._law, BallNoise):
             expected = self._law.dimension
             if len(self._value) != expected:
@@ -324,7 +325,7 @@ class Agent:
                     "whose value the noise that they share protects; leave out who was "
                     "heard"
                 )
-            nothing = np.zeros_like(self._value)
+            nothing = [Rational(0)] * len(self._value)
             following = self._published[-1].copy()
             for name, node in gone.items():
                 if name not in self._repaired:
@@ -375,14 +376,13 @@ class Agent:
         return keys
 
     def _released(
-        self, values: NDArray, own: list[float], neighbours: list[Hashable]
+        self, values: list[Rational], own: list[float], neighbours: list[Hashable]
     ) -> NDArray:
         """Values behind own and shared noise, summed exactly and rounded once.
 
         Own noise of these sizes is drawn from the operating system, the rest from the
         secrets.
         """
-        exact, _ = exact_data(values, "value")
         shared = [self._shared[node] for node in neighbours]
         sizes = own + [size for size, _ in shared]
         sources: list[BitSource] = []
@@ -391,9 +391,9 @@ class Agent:
             sources += [SharedBits(key, entry) for _, key in shared]
         if isinstance(self._law, BallNoise):
             scales = np.full(len(values), own[0])
-            return exact_release(exact, scales, "gaussian", eta=self._law.entries())
+            return exact_release(values, scales, "gaussian", eta=self._law.entries())
         factor = np.kron(np.eye(len(values)), sizes)
-        return exact_release(exact, factor, self._family, source=sources)
+        return exact_release(values, factor, self._family, source=sources)
 
     def _publish(
         self,

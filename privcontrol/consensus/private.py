@@ -532,12 +532,12 @@ class PrivateConsensus(Frozen):
         >>> abs(first.message() - second.message()) < 1e-9
         True
         """
-        _, private = exact_data(value, "value")
-        if private.size != self.dimension or private.ndim > 1:
+        _, doubles = exact_data(value, "value")
+        if doubles.size != self.dimension or doubles.ndim > 1:
             raise ValueError(
-                f"value: expected {self.dimension} numbers, got shape {private.shape}"
+                f"value: expected {self.dimension} numbers, got shape {doubles.shape}"
             )
-        return Agent(self.noise, node, private, shared, path=path)
+        return Agent(self.noise, node, value, shared, path=path)
 
     @helpful_arguments
     def simulate(

@@ -56,6 +56,24 @@ def test_a_truth_value_is_no_value_of_an_agent(truth):
         pair.agent(0, truth)
 
 
+class NegativeBits(BitSource):
+    """The same bits each time, of which the first one makes Laplace noise negative."""
+
+    def bits(self, count):
+        return 1 << (count - 1) | 12345
+
+
+def test_values_that_no_double_holds_are_as_far_apart_as_they_are(monkeypatch):
+    """Doubles next to 2^53 and 2^53 + 1 are equal, those next to its double 2 apart."""
+    monkeypatch.setattr("privcontrol.consensus.agent.SYSTEM_BITS", NegativeBits())
+    pair = private_consensus(
+        [[0, 0.25], [0.25, 0]], PrivacyBudget(epsilon=1), 1.0, family="laplace"
+    )
+    values = [2**53 + k for k in range(4)]
+    messages = [pair.agent(0, value).message() for value in values]
+    assert np.diff(messages).tolist() == [1, 1, 1]
+
+
 def test_agents_compute_what_the_simulation_computes():
     agents = made(SHARED, pair_keys(SHARED.network))
     y = spoken(agents)
