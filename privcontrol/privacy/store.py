@@ -490,6 +490,7 @@ class FileStore(Store):
         with _one_transaction(), self._translated():
             while True:
                 with _lock, closing(_connected(self.path)) as connection:
+                    self._check_names()
                     if _begun(connection, begin, deadline):
                         # the commit waits for readers only, which are short
                         patience = int(1000 * _PATIENCE)
@@ -498,6 +499,31 @@ class FileStore(Store):
                         connection.execute("COMMIT")
                         return
                 time.sleep(1e-3)
+
+    def _check_names(self) -> None:
+        """Refuse a file that has another name, since a journal belongs to one name.
+
+        What a kill cuts off under one name would be read as finished under the other, and
+        be undone when the file is opened by the first name again.
+        """
+        if os.stat(self._place).st_nlink > 1:
+            self._remove_unfinished()
+        names = os.stat(self._place).st_nlink
+        if names > 1 or os.path.ismount(self._place):
+            found = f"{names} hard links" if names > 1 else "a mount of the file alone"
+            raise OSError(
+                f"path: expected one name of the {self.kind.name} at {str(self.path)!r}, "
+                f"got {found}: what a crash cuts off under one name is not seen under "
+                "another, so nothing is recorded and nothing is published. Keep the name "
+                "that has a journal next to it, if one has, and mount whole folders"
+            )
+
+    def _remove_unfinished(self) -> None:
+        """Remove the temporary name of the file, if its creator was killed before."""
+        for part in self.path.parent.glob(".*.part"):
+            with contextlib.suppress(FileNotFoundError):
+                if part.samefile(self.path):
+                    part.unlink()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -292,6 +292,16 @@ def test_a_killed_creator_leaves_no_half_of_a_ledger(tmp_path, monkeypatch):
     assert PrivacyLedger(BUDGET, path).spent is None
 
 
+def test_a_creator_killed_at_the_end_leaves_a_whole_ledger(tmp_path):
+    """Its temporary name is still there, and goes when the file is used."""
+    path = tmp_path / "ledger.sqlite"
+    PrivacyLedger(BUDGET, path)
+    os.link(path, tmp_path / ".0123456789abcdef.part")
+    (tmp_path / ".another.part").touch()
+    assert PrivacyLedger.open(path).spent is None
+    assert sorted(os.listdir(tmp_path)) == [".another.part", path.name]
+
+
 def test_two_creators_share_the_ledger_of_the_first(tmp_path):
     path, ledgers = tmp_path / "ledger.sqlite", []
     threads = [

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import pickle
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -501,6 +502,35 @@ def test_a_file_has_one_lock_by_whatever_name_it_is_called(path, tmp_path):
                 pc.Gateway.resume(name)
         gateway.publish(0.0)
     pc.Gateway.resume(path).close()
+
+
+def test_a_second_name_of_a_file_is_refused(path, tmp_path):
+    """A write that a crash cuts off under one name would be undone there later."""
+    other = tmp_path / "other" / "gateway"
+    other.parent.mkdir()
+    ledger = pc.PrivacyLedger(LARGE, tmp_path / "ledger")
+    with Gateway(noise("structured"), path=path, block=2) as gateway:
+        gateway.publish(0.0)
+        for file in (path, ledger._store.path):
+            os.link(file, other.with_name(file.name))
+        with pytest.raises(OSError, match="expected one name of the gateway"):
+            [gateway.publish(0.0) for _ in range(5)]
+    for name in (path, other.with_name(path.name)):
+        with pytest.raises(OSError, match="got 2 hard links"):
+            pc.Gateway.resume(name)
+    with pytest.raises(OSError, match="expected one name of the privacy ledger"):
+        ledger.charge(noise("structured").guarantee)
+    shutil.rmtree(other.parent)
+    ledger.charge(noise("structured").guarantee)
+    with pc.Gateway.resume(path) as gateway:
+        gateway.publish(0.0)
+
+
+def test_a_file_that_is_mounted_alone_is_refused(path, monkeypatch):
+    Gateway(noise("structured"), path=path).close()
+    monkeypatch.setattr(os.path, "ismount", lambda place: place == str(path))
+    with pytest.raises(OSError, match="got a mount of the file alone"):
+        pc.Gateway.resume(path)
 
 
 def test_what_is_no_regular_file_is_no_store(tmp_path):
