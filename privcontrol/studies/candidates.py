@@ -23,6 +23,7 @@ from ..noise.process import promising
 from ..numerics.linalg import smallest
 from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..privacy.budget import PrivacyBudget
+from ..privacy.horizon import NO_HORIZON, Horizon
 from ..privacy.loss import decimal, scaled
 from ..systems.linear import Plant, spectral_radius
 
@@ -42,16 +43,21 @@ def evaluated(task: tuple[LoopData, Expected, str, Request]) -> Result:
     return min(priced, key=lambda pair: pair[0].total)
 
 
-def unmeasured(loop: LoopData) -> LoopData:
-    """The observer loop that reads nothing, L = 0."""
-    nothing = np.zeros_like(loop.side.plant.C.T)
-    return _with_filter(loop, nothing, nothing)
+def unmeasured(loop: LoopData, samples: Horizon = NO_HORIZON) -> LoopData:
+    """The observer loop that reads nothing, L = 0, with the feedback of such a run."""
+    nothing = np.zeros((loop.side.order, len(loop.side.outputs)))
+    return _with_filter(loop, nothing, nothing, samples)
 
 
-def _with_filter(loop: LoopData, correct: NDArray, advance: NDArray) -> LoopData:
+def _with_filter(
+    loop: LoopData,
+    correct: NDArray,
+    advance: NDArray,
+    samples: Horizon = NO_HORIZON,
+) -> LoopData:
     """The same loop with a constant observer of other gains."""
+    K = loop.known_design.regulator(loop.side, loop.weights, samples)
     design = replace(loop.known_design, estimator="observer")
-    K = design.regulator(loop.side, loop.weights)
     gains = Gains.of(loop.side.plant, correct, advance)
     law = ObserverFeedback.of(loop.side, K, gains, loop.form)
     return replace(loop, law=law, design=design)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -185,14 +184,11 @@ def tradeoff(
         estimator=estimator,
         P0=P0 if knows_prior else None,
         initial_state=initial_state if knows_prior else None,
+        # the costs count no state after the run
+        terminal=0 if knows_prior else "dare",
+        horizon=samples.count() if knows_prior else None,
     ).data
     plant = public.side.plant
-    if knows_prior:
-        # the costs count no state after the run
-        pure = replace(
-            public.known_design, terminal=np.zeros((plant.order, plant.order))
-        )
-        public = replace(public, design=pure)
     if P0 is None:
         P0 = constant_filter(public.side, public.weights, None).covariance
     expected: Expected = InSteadyState()
@@ -203,7 +199,7 @@ def tradeoff(
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, int(samples), kinds)
     with np.errstate(over="ignore", invalid="ignore"):  # an unstable plant
-        open_cost = expected.cost(unmeasured(public))
+        open_cost = expected.cost(unmeasured(public, samples))
     requests = [Request(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
     spread = map if executor is None else executor.map

@@ -337,3 +337,39 @@ def test_loops_with_a_prior_cost_least_over_short_horizons_too(seed, form):
         budget = result.budget_at(cost=allowed, design=design)
         loop = result.loop(design, budget)
         assert result.expected.cost(loop.data).total <= allowed * (1 + 1e-8)
+
+
+def test_a_loop_that_no_steady_state_has_is_priced_by_its_runs():
+    """A place that costs nothing: the README's loop was refused, for want of terminal=0."""
+    drone = ct.ss(
+        [[1, 0.5], [0, 0.9]],
+        [[0.1], [0.5]],
+        np.eye(2),
+        0,
+        0.5,
+        states=["place", "speed"],
+    )
+    weights = {
+        "Q": np.diag([0, 1]),
+        "R": 0.5,
+        "QN": np.diag([0, 0.04]),
+        "RN": np.diag([4, 0.04]),
+    }
+    given = {"horizon": 20, "adjacency": pc.InitialStateAdjacency({"place": 100.0})}
+    P0 = np.diag([1e4, 1.0])
+    found = pc.tradeoff(drone, **weights, **given, P0=P0, epsilons=[1.0], delta=1e-2)
+    drawn = dict.fromkeys(
+        ["initial_state", "disturbance", "measurement_noise"], "design"
+    )
+    budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
+    for design, family in (("trace", "gaussian"), ("iid", "iid-gaussian")):
+        noise = pc.design_output_noise(
+            drone, **given, budget=budget, family=family, models="exact"
+        )
+        loop = pc.private_lqg(drone, **weights, noise=noise, P0=P0, terminal=0)
+        assert found.total(design)[0] == pytest.approx(loop.cost(**drawn).total)
+    spread, cost = P0, 0.0
+    for _ in range(20):  # without inputs
+        cost += spread[1, 1]
+        spread = drone.A @ spread @ drone.A.T + weights["QN"]
+    assert found.open_loop.total == pytest.approx(cost)
