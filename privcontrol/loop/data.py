@@ -327,12 +327,11 @@ def over_run(
     if noise is not None and loop.never_ends:
         return replace(loop, noise=noise.over(run.samples)), run
     if noise is None and loop.knows_noise:
-        return replace(
-            loop,
-            law=loop.known_design.law(
-                loop.side, loop.weights, None, horizon_of(run.samples)
-            ),
-        ), run
+        design = loop.known_design
+        if run.samples != design.horizon:
+            samples = horizon_of(run.samples)
+            law = design.law(loop.side, loop.weights, None, samples)
+            loop = replace(loop, law=law)
     return loop, run
 
 

@@ -23,7 +23,7 @@ from ..noise.within import Once, Room
 from ..numerics.thresholds import BLOCK, ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
-from ..systems.linear import output_variances, singular_root
+from ..systems.linear import output_variances, singular_root, stacks_of
 from .data import LoopData, LoopSignals, over_run
 from .dense_filter import DenseKnowledge
 from .dynamics import AT_REST, Rows
@@ -86,6 +86,17 @@ def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, N
     quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
     noisy = _noise_variances(loop, signals, rows)
     return quiet[:-1].T, noisy[:-1].T
+
+
+def output_squares(loop: LoopData, signals: LoopSignals) -> NDArray:
+    """Return E y_i^2 (p,) of the true outputs without the noise, the mean of a run."""
+    _, _, C, D = stacks_of(loop.side.plant)
+    through = D[..., list(loop.side.controls)]
+    rows = Rows(np.concatenate([C, through], axis=-1), np.zeros(C.shape[-2:]))
+    squares = _mean_errors(loop, signals, rows) ** 2
+    squares += _start_variances(loop, signals, rows)
+    squares += _fresh_variances(loop, rows, signals.roots, signals.samples)
+    return squares[:-1].mean(axis=0)
 
 
 def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
@@ -288,6 +299,10 @@ class Expected(ABC):
         """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
 
     @abstractmethod
+    def output_squares(self, loop: LoopData) -> NDArray:
+        """Return E y_i^2 (p,) of the true outputs without the noise, the mean of a run."""
+
+    @abstractmethod
     def is_known(self, loop: LoopData) -> bool:
         """Return whether a loop has such costs."""
 
@@ -309,6 +324,9 @@ class InSteadyState(Expected):
     def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
         quiet, noisy = steady_state_errors(loop)
         return quiet[:, None], noisy[:, None]
+
+    def output_squares(self, loop: LoopData) -> NDArray:
+        return output_variances_of(loop)
 
     def is_known(self, loop: LoopData) -> bool:
         return loop.dynamics.stable
@@ -342,6 +360,9 @@ class OverRun(Expected):
 
     def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
         return mean_square_errors(*self._run(loop))
+
+    def output_squares(self, loop: LoopData) -> NDArray:
+        return output_squares(*self._run(loop))
 
     def is_known(self, loop: LoopData) -> bool:
         return True

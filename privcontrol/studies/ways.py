@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeGuard, cast, overload
 
 import control as ct
@@ -19,19 +20,22 @@ from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
 from ..designs.request import joined
 from ..designs.useful import effects_of, growth_of, one_move_of
+from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
-from ..loop.moments import output_variances_of
+from ..loop.moments import Expected, InSteadyState, OverRun
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget
-from ..privacy.horizon import NO_HORIZON, Run, horizon_of
+from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.sentences import in_percent, percent
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.composed import with_local_loop
 from ..systems.linear import LinearSystem, Plant, reachability_gramian, spectral_radius
 from ..systems.varying import Plants, plant_of
+from .candidates import unmeasured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,11 +91,14 @@ class Option:
         The most that the secret changes each output, of several changes that of one.
         The growth of unstable modes is left out, as `verdict` says.
     signal : ndarray, shape (p,), or None
-        Standard deviations of the true outputs in the loop, None without a loop.
+        Root mean squares of the true outputs in the loop, in steady state or over the
+        run; None without a loop.
     price : float or None
-        Relative increase of the loop's steady-state cost, with the filter designed for this
-        noise, or with that of `private_loop` as it is. None without a loop, over a horizon,
-        and for a controller on site.
+        Relative increase of the loop's cost, with the filter designed for this noise, or
+        with that of `private_loop` as it is. The cost is that of a sample in steady
+        state. Over a horizon it is the total of a run of the way's own horizon, with
+        `terminal`, from the loop's prior of x(0), and None of a loop without one. It is
+        also None without a loop, and for a controller on site.
     detection : float
         Largest share of runs with the secret that a test detects which is wrong in 5 % of
         the runs without it, rounded up.
@@ -126,10 +133,11 @@ class Options(Sequence[Option]):
     left_out : dict
         Why each other way is not there, by its name.
     blind : float or None
-        Relative increase of the loop's steady-state cost where the controller reads
-        nothing. Noise costs no more where the filter is designed for it (`private_lqg`),
-        and may with a filter of your own. None without a price, for a plant that is not
-        stable, and where outputs follow references, as with integral action.
+        Relative increase of the loop's cost, as that of `Option.price`, where the
+        controller reads nothing. Noise costs no more where the filter is designed for it
+        (`private_lqg`), and may with a filter of your own. None without a price, in steady
+        state for a plant that is not stable, over a run without ``P0``, and where outputs
+        follow references, as with integral action.
 
     See Also
     --------
@@ -302,7 +310,8 @@ def options(
         What must be hidden.
     loop : PrivateLoop, optional
         The loop without privacy. Its outputs are the signal that the noise is compared
-        with, its filter prices the noise, and its controller is the local loop.
+        with, its filter prices the noise, and its controller is the local loop. A loop
+        of `private_lqg` with ``P0`` is compared by the cost of its whole run.
 
     Returns
     -------
@@ -340,8 +349,8 @@ def options(
     instance_of(budget, PrivacyBudget, "budget", "PrivacyBudget(epsilon=1, delta=1e-2)")
     if loop is not None:
         instance_of(loop, PrivateLoop, "loop", "private_lqg(...)")
-        _check_constant(loop)
     samples = horizon_of(horizon)
+    public = None if loop is None else _Public.of(loop, samples)
     plant = plant_of(sys, horizon)
     if plant.varies and not samples.ends:
         raise ValueError(
@@ -354,14 +363,14 @@ def options(
     found: list[Option] = []
     left_out: dict[str, str] = {}
     asked = {"horizon": samples, "budget": budget, "adjacency": adjacency}
-    ways = list(_ways(sys, plant, loop, asked))
+    ways = list(_ways(sys, plant, public, asked))
     # independent noise takes no time, shaped noise may take all of it
     for way in sorted(ways, key=lambda way: way.name != _INDEPENDENT):
         if time.monotonic() - began > PATIENCE:
             left_out[way.name] = f"not tried: the others took {PATIENCE:g} s"
             continue
         try:
-            found.append(_tried(way, asked, loop))
+            found.append(_tried(way, asked, public))
         except _NotOffered as error:
             left_out[way.name] = str(error)
     order = [way.name for way in ways]
@@ -374,20 +383,103 @@ def options(
                 f"options: the secret does not show in what is published ({reasons})"
             )
         raise ValueError(f"options: no way hides this secret ({reasons})")
-    priced = [option.price for option in found if option.price is not None]
-    blind = _blind(cast("PrivateLoop", loop)) if priced else None
+    blind = None
+    if public is not None and any(option.price is not None for option in found):
+        blind = public.blind
     return Options(tuple(plant.outputs), tuple(found), left_out, blind)
 
 
-def _check_constant(loop: PrivateLoop) -> None:
-    """Refuse a loop without a steady state, with which signals and prices are compared."""
-    if loop.data.dynamics.varies:
-        raise ValueError(
-            "loop: expected constant gains and a constant plant, whose signals have a "
-            "steady state, got a loop that varies from sample to sample; for a constant "
-            "plant pass the loop of private_lqg without P0, terminal and lists, else leave "
-            "the loop out, which compares the noise with the secret alone"
-        )
+@dataclass(frozen=True, eq=False)
+class _Public:
+    """The loop without privacy that noise is compared with, and what costs are of.
+
+    ``expected`` is a sample in steady state, or a run from the loop's prior.
+    """
+
+    loop: PrivateLoop
+    expected: Expected
+
+    @classmethod
+    def of(cls, loop: PrivateLoop, samples: Horizon) -> _Public:
+        """Return it for runs of so many samples.
+
+        `ValueError` for a loop that has neither a run nor a steady state.
+        """
+        public = loop.data.with_noise(None)
+        design = public.design
+        if samples.ends and design is not None and design.is_kalman:
+            public.weights.check_run(samples)
+            law = design.law(public.side, public.weights, None, samples)
+            timed = replace(design, horizon=samples)
+            times = public.side.plant.step * np.arange(samples)
+            return cls(
+                PrivateLoop(replace(public, law=law, design=timed)),
+                OverRun(design.P0, times),
+            )
+        if public.dynamics.varies:
+            raise ValueError(
+                "loop: expected constant gains and a constant plant, whose signals have a "
+                "steady state, or over a horizon the loop of private_lqg with P0, which has "
+                "a run; got one that varies from sample to sample. Pass the horizon of its "
+                "run, or leave the loop out, which compares the noise with the secret alone"
+            )
+        return cls(PrivateLoop(public), InSteadyState())
+
+    @property
+    def is_of_run(self) -> bool:
+        """Return whether costs are those of a run."""
+        return isinstance(self.expected, OverRun)
+
+    @cached_property
+    def signal(self) -> NDArray:
+        """Root mean squares (p,) of the true outputs."""
+        return np.sqrt(self.expected.output_squares(self.loop.data))
+
+    @cached_property
+    def total(self) -> float:
+        """What the loop costs without noise."""
+        return self.expected.total(self.loop.data)
+
+    def price(self, noise: OutputNoise) -> float:
+        """Return how much more the loop costs behind the noise."""
+        behind = self.loop.data.with_noise(noise)
+        return self.expected.total(behind) / self.total - 1
+
+    @cached_property
+    def blind(self) -> float | None:
+        """How much more the loop costs where nothing is read, or None.
+
+        A loop whose outputs follow references is for more than its cost, and nothing is
+        said of it. Without a prior nothing is known of where a run begins.
+        """
+        loop = self.loop.data
+        if loop.law.followed:
+            return None
+        if not isinstance(self.expected, OverRun):
+            return _blind_in_steady_state(loop, self.total)
+        if self.expected.P0 is None:
+            return None
+        silent = unmeasured(loop, loop.horizon)
+        return self.expected.total(silent) / self.total - 1
+
+
+def _blind_in_steady_state(loop: LoopData, public: float) -> float | None:
+    """Return how much more than a public loop a sample costs where nothing is read.
+
+    The best input is then zero, and QN alone drives the plant's states. None without a
+    steady state.
+    """
+    plant, weights = loop.side.plant, loop.weights
+    roots = weights.drive_roots
+    if plant.varies or "disturbance" not in roots:
+        return None
+    entering = roots["disturbance"]
+    states = LinearSystem(plant.A, entering, plant.C, plant.C @ entering)
+    if spectral_radius(states) >= 1:
+        return None
+    spread = reachability_gramian(states)
+    cost = float(np.trace(cast("NDArray", weights.Q) @ spread))
+    return cost / public - 1
 
 
 def _reasons(left_out: dict[str, str]) -> str:
@@ -403,7 +495,7 @@ class _NotOffered(Exception):
 
 
 def _ways(
-    sys: Plants, plant: Plant, loop: PrivateLoop | None, asked: dict[str, Any]
+    sys: Plants, plant: Plant, public: _Public | None, asked: dict[str, Any]
 ) -> Iterator[_Way]:
     """Yield the ways that may exist, in the order in which they are shown."""
     horizon, adjacency = asked["horizon"], asked["adjacency"]
@@ -421,9 +513,10 @@ def _ways(
     if horizon.ends and not plant.varies:
         yield _Way(f"{2 * horizon:g} samples", sys, {"horizon": Run(2 * horizon)})
         yield _Way("a run of any length", sys, {"horizon": NO_HORIZON})
-    is_constant = isinstance(sys, ct.StateSpace)
-    if loop is not None and is_constant and isinstance(loop.controller, ct.StateSpace):
-        yield _Way("controller on site", sys, {"local": loop.controller})
+    if public is not None and isinstance(sys, ct.StateSpace):
+        controller = public.loop.controller
+        if isinstance(controller, ct.StateSpace):
+            yield _Way("controller on site", sys, {"local": controller})
 
 
 def _with_shape(adjacency: DisturbanceAdjacency, shape: str) -> Callable[[], Adjacency]:
@@ -431,7 +524,7 @@ def _with_shape(adjacency: DisturbanceAdjacency, shape: str) -> Callable[[], Adj
     return lambda: replace(adjacency, shape=shape)
 
 
-def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option:
+def _tried(way: _Way, asked: dict[str, Any], public: _Public | None) -> Option:
     """Return a way with its noise, or raise what is said where it is left out."""
     given = asked | {"models": "exact"} | way.changes
     try:
@@ -441,10 +534,9 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         sys = way.plant
         if "local" in given:
             sys = _on_site(cast("ct.StateSpace", sys), given.pop("local"))
-        priced = None
-        if sys is way.plant and not given["horizon"].ends:
-            priced = loop
-            given["weight"] = loop
+        priced = _priced(public, given["horizon"]) if sys is way.plant else None
+        if priced is not None:
+            given["weight"] = priced.loop
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             noise = design_output_noise(sys, **given)
@@ -452,8 +544,8 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
     secret = effects_of(given["adjacency"], plant, given["horizon"])
-    signal = None if loop is None else np.sqrt(output_variances_of(loop.data))
-    price = None if priced is None else _price(priced, noise)
+    signal = None if public is None else public.signal
+    price = None if priced is None else priced.price(noise)
     return Option(
         way.name,
         noise.std,
@@ -466,11 +558,30 @@ def _tried(way: _Way, asked: dict[str, Any], loop: PrivateLoop | None) -> Option
             secret,
             signal,
             price,
-            _blind(priced) if priced else None,
+            None if priced is None else priced.blind,
             _measured(given["adjacency"], plant),
+            "loop" if priced is None or not priced.is_of_run else "run",
         ),
         noise,
     )
+
+
+def _priced(public: _Public | None, samples: Horizon) -> _Public | None:
+    """Return the loop whose cost of such a run counts, None without such a cost.
+
+    A loop in steady state has no cost over a horizon, and one whose gains vary none
+    without.
+    """
+    if public is None:
+        return None
+    if not public.is_of_run:
+        return None if samples.ends else public
+    if samples == public.loop.data.horizon:
+        return public
+    try:
+        return _Public.of(public.loop, samples)
+    except ValueError:  # its gains, or lists of its weights, are for other runs
+        return None
 
 
 def _measured(adjacency: Adjacency, plant: Plant) -> str:
@@ -479,38 +590,11 @@ def _measured(adjacency: Adjacency, plant: Plant) -> str:
     return f"{words} without unstable growth" if growth_of(plant) > 1 else words
 
 
-def _price(loop: PrivateLoop, noise: OutputNoise) -> float:
-    """Return how much more a sample costs in steady state behind the noise."""
-    public = loop.steady_state_cost().total
-    return loop.with_noise(noise).steady_state_cost().total / public - 1
-
-
-def _blind(loop: PrivateLoop) -> float | None:
-    """Return how much more a sample costs where nothing is read, or None.
-
-    The best input is then zero, and QN alone drives the plant's states. A loop
-    whose outputs follow references is for more than that, and nothing is said of it.
-    """
-    if loop.data.law.followed:
-        return None
-    plant, weights = loop.data.side.plant, loop.data.weights
-    roots = weights.drive_roots
-    if plant.varies or "disturbance" not in roots:
-        return None
-    entering = roots["disturbance"]
-    states = LinearSystem(plant.A, entering, plant.C, plant.C @ entering)
-    if spectral_radius(states) >= 1:
-        return None
-    spread = reachability_gramian(states)
-    cost = float(np.trace(cast("NDArray", weights.Q) @ spread))
-    return cost / loop.steady_state_cost().total - 1
-
-
 def _percent(increase: float | None) -> str:
     """Return an increase in percent, rounded up; it may be above 100 %."""
     if increase is None:
         return ""
-    return f"{in_percent(increase):g} %"
+    return f"{in_percent(increase - ROUNDED):g} %"
 
 
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:
@@ -574,10 +658,11 @@ def _verdict(
     price: float | None,
     blind: float | None,
     measured: str = "the secret",
+    costing: str = "loop",
 ) -> str:
     """Say in words what the noise means at the output where it matters most.
 
-    ``measured`` is what the numbers of the secret are about.
+    ``measured`` is what the numbers of the secret are about, ``costing`` what costs.
     """
     seen = secret > 0
     if not seen.any():
@@ -590,7 +675,7 @@ def _verdict(
     said += f" and {share:.2g} times your signal"
     loss = share
     if price is not None:
-        said += f"; the loop costs {_percent(price)} more"
+        said += f"; the {costing} costs {_percent(price)} more"
         loss = price
         if blind is not None:
             said += f", {_percent(blind)} without any reading"
