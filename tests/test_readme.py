@@ -128,7 +128,7 @@ def hero(tmp_path_factory):
         return runpy.run_path(str(ROOT / "examples" / "first_private_loop.py"))
 
 
-FLOWN = {"disturbance": "design", "measurement_noise": "design"}
+FLOWN = dict.fromkeys(["initial_state", "disturbance", "measurement_noise"], "design")
 
 
 def test_readme_hero_detected_without_privacy(hero):
