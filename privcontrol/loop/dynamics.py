@@ -21,10 +21,10 @@ from .controller import Law
 from .side import LinearSide, NonlinearSide, at_sample
 from .stepping import LinearRun, Source, drive_sizes, has_form
 
-#: Multiplications of a sample up to which all samples together, in log2(T) turns, take
-#: less time than one by one.
+#: Speed: multiplications of a sample up to which all samples together, in log2(T) turns,
+#: take less time than one by one.
 _DOUBLED = 1000
-#: Columns of a root, relative to its rows, up to which no time is spent on fewer.
+#: Speed: columns of a root, relative to its rows, up to which none are joined.
 _WIDEST = 3
 #: A loop that starts at zero.
 AT_REST = np.zeros((0, 1))
@@ -360,20 +360,19 @@ def march(A: NDArray, states: NDArray) -> None:
     """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
     ``states`` (T, N, q) holds the initial state, then what the drives add at each
-    sample. Small ones march all samples together: after a turn, each holds what the
-    last 2, 4, 8, ... samples brought.
+    sample. All samples march together: after a turn, each holds what the last
+    2, 4, 8, ... samples brought.
     """
     samples, order, runs = states.shape
-    if order * order * runs <= _DOUBLED:
-        powers = [A]
-        with np.errstate(over="ignore", invalid="ignore"):
-            while 2 ** len(powers) < samples:
-                powers.append(powers[-1] @ powers[-1])
-        if np.isfinite(powers[-1]).all():
-            for turn, power in enumerate(powers):
-                step = 2**turn
-                states[step:] += power @ states[:-step]
-            return
+    powers = [A]
+    with np.errstate(over="ignore", invalid="ignore"):
+        while 2 ** len(powers) < samples:
+            powers.append(powers[-1] @ powers[-1])
+    if np.isfinite(powers[-1]).all():
+        for turn, power in enumerate(powers):
+            step = 2**turn
+            states[step:] += power @ states[:-step]
+        return
     moved = np.empty((order, runs))
     for t in range(samples - 1):
         states[t + 1] += product(A, states[t], out=moved)
