@@ -10,6 +10,7 @@ from cases import BUDGET
 
 import privcontrol as pc
 from privcontrol.loop import simulation, stepping
+from privcontrol.loop.dynamics import Rows
 from privcontrol.loop.stepping import diagonal_blocks
 from privcontrol.numerics.linalg import product
 
@@ -68,6 +69,26 @@ def own_controller(order):
     matrices = [0.01 * rng.normal(size=shape) for shape in shapes]
     controller = ct.ss(*matrices, plant.dt)
     return pc.private_loop(plant, controller=controller, noise=noise)
+
+
+@pytest.mark.parametrize("loop", [partial(loop_with, 3), partial(own_controller, 2)])
+def test_errors_are_rows_of_states_and_inputs(loop):
+    """Sample by sample where gains vary, and of all samples together where they do not."""
+    dynamics = loop().data.dynamics
+    rng = np.random.default_rng(2)
+    order = dynamics.side.order
+    width = order + len(dynamics.side.inputs)
+    rows = Rows(rng.normal(size=(2, width)), rng.normal(size=(2, order)))
+    drives = {}
+    for name, place in dynamics.places.items():
+        drives[name] = rng.normal(size=(SAMPLES, place.stop - place.start, 3))
+    initial = rng.normal(size=(dynamics.size, 3))
+    found = dynamics.errors(rows, drives, SAMPLES, initial)
+    states, published = in_turns(dynamics, initial, drives, SAMPLES)
+    states = states[:, :order]
+    both = np.hstack([states[:-1], published[:, dynamics.outputs :]])
+    np.testing.assert_allclose(found[:-1], rows.each @ both, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found[-1], rows.last @ states[-1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("held", [10**7, 10**4])
