@@ -45,9 +45,6 @@ _ROUND_OFF = float(10 * EPS)
 #: Rounding errors of the rules of the literature, which use SciPy's normal quantile.
 _RULE_ROUND_OFF = float(16 * EPS)
 
-#: Integers below it become floats.
-_HELD = 2.0**1000
-
 #: A number, or an array of them.
 Numbers = float | NDArray
 
@@ -466,7 +463,7 @@ def _positive(value: ArrayLike, name: str, hint: str) -> NDArray:
 
 def _is_number(value: ArrayLike) -> TypeGuard[float]:
     """Return whether a value is a plain number that a float can hold."""
-    return isinstance(value, (float, int)) and abs(value) < _HELD
+    return isinstance(value, (float, int)) and abs(value) <= sys.float_info.max
 
 
 def _plain(values: NDArray) -> Numbers:

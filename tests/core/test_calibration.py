@@ -20,6 +20,7 @@ from privcontrol.core import (
     kappa_inverse,
     laplace_scale,
 )
+from privcontrol.privacy import budget
 from privcontrol.privacy.budget import kappa_of_levels
 
 EPSILONS = [0, 1e-6, 1e-4, 1e-2, 0.1, 1, 10, 50, 100, 500, 1e4]
@@ -332,3 +333,5 @@ def test_many_levels_have_the_numbers_of_each():
         levels = np.array([0.0, 1e-9, 1.4999, 1.5, *10 ** rng.uniform(-3, 3, 60)])
         each = [kappa(level, y) for level in levels]
         assert kappa_of_levels(levels, y).tolist() == each
+        above = [budget.kappa_upper(level, y) for level in levels.tolist()]
+        assert budget.kappa_upper(levels, y).tolist() == above
