@@ -65,7 +65,7 @@ def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
     others = np.einsum("ij,ij->i", second @ gram[half:, half:], second)
     across = 2 * gram[:half, half:] @ second.T
     largest = -math.inf
-    count = max(1, BLOCK // len(second))
+    count = BLOCK // len(second)
     for start in range(0, len(first), count):
         rows = slice(start, start + count)
         values = first[rows] @ across + own[rows, None] + others

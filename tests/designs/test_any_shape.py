@@ -149,6 +149,18 @@ def test_errors_of_products_count_for_every_pair_of_signs():
     assert found - known == pytest.approx(900 * 1e-9)
 
 
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("size", [10, 30])
+def test_signs_are_searched_unless_they_are_many_and_matrices_too(size, quick):
+    root = np.random.default_rng(size).normal(size=(size, size))
+    gram = root @ root.T
+    bound, signs = largest_pattern(gram, quick=quick)
+    assert signs @ gram @ signs <= bound
+    assert (bound < 0.9 * np.abs(gram).sum()) == (size == 10 or not quick)
+    of_ones, _ = largest_pattern(np.ones((size, size)), quick=quick)
+    assert size**2 < of_ones < size**2 * (1 + 1e-11)  # rounding counts
+
+
 @pytest.mark.parametrize("seed", few(range(4), of=2))
 def test_the_dual_is_above_the_exact_maximum(seed):
     rng = np.random.default_rng(seed)
