@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ..noise._patterns import largest_signs
 from ..numerics.errors import UncertifiableError
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import MOST_ROUNDS, NEGLIGIBLE
+from ..numerics.thresholds import MOST_ROUNDS, NEGLIGIBLE, ROUNDED
 
 #: Updates of the weights of moves, and of some signs.
 _OF_MOVES = 500
@@ -38,9 +38,8 @@ _OF_SIGNS = 40
 _ADDED = 6
 #: Signs drawn from the weights of the ball, for each value of a change.
 _DRAWN = 2
-#: Weight of a sign that is added, and one below which it is left out.
+#: Weight of a sign that is added.
 _NEW = 1e-3
-_LEAST = 1e-9
 #: Exponent of updates. With one half they are slower.
 _EXPONENT = 0.95
 #: Share of the asked gap at which a search ends, with windows and without.
@@ -569,7 +568,7 @@ def _with_more(
     found = []
     weights = []
     for known, own, more in zip(active, np.split(shares, ends), signs, strict=False):
-        kept = own > _LEAST * shares.max()
+        kept = own > ROUNDED * shares.max()
         rows = {row.tobytes() for row in known[kept]}
         added = [row for row in _distinct(more) if row.tobytes() not in rows]
         found.append(np.vstack([known[kept], *added]))

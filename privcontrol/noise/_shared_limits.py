@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import MOST_ROUNDS, ROUNDED
 
 #: The deviations at which walls of a block are compared: leaks are small from here on.
 COMPARED = 5.0
@@ -19,8 +19,6 @@ _WIDER = 1.02
 _WIDTHS = 40
 #: Part of the tails that a second wall saves, if there is one.
 _EARNED = 0.3
-#: Halvings of the interval of a radius.
-_HALVINGS = 50
 
 
 def shared_limits(
@@ -63,7 +61,7 @@ def _divided(own: NDArray, near: NDArray, rest: NDArray, ball: float) -> NDArray
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.full_like(own, _LEAST * COMPARED)
         high = np.maximum((rest - COMPARED * near) / own, low)
-        for _ in range(_HALVINGS):
+        for _ in range(MOST_ROUNDS):
             middle = (low + high) / 2
             other = (rest - middle * own) / near
             is_low = (middle**2 - other**2) / 2 < np.log(near / own)

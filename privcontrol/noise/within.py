@@ -26,6 +26,7 @@ from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..numerics.thresholds import (
     BLOCK as NUMBERS_AT_ONCE,
+    CERTAIN,
     MOST_HELD,
     NEGLIGIBLE,
     ROUNDED,
@@ -63,8 +64,6 @@ BLOCK = 300
 #: By which rule the walls of blocks are chosen. A run goes on by the rule that it began by:
 #: where blocks of two rules meet, the noise could pass its limit.
 RULE = "own, near, far"
-#: Part of a limit that is left to rounding.
-_SPARED = 1e-6
 #: States up to which a block's end is kept in an ellipsoid.
 _MOST_STATES = 24
 #: Samples that responses are followed for.
@@ -643,11 +642,11 @@ class Blocks(Room):
             state_root = root(np.einsum("kiq,kjq->ij", reached, reached))
         near, far = _later(system, state_root)
         limits = np.concatenate([bound.limits, bound.changes[_limited(bound)]])
-        limits = np.tile(limits / (1 + _SPARED), (BLOCK, 1))
+        limits = np.tile(limits / (1 + CERTAIN), (BLOCK, 1))
         radii, ball = shared_limits(own, near, far, limits, system.order)
         stds = np.concatenate([own, near])
         walls = np.where(radii[BLOCK:] < math.inf, radii[BLOCK:], ball) * near
-        most = walls + ball * far + _SPARED / 10 * limits
+        most = walls + ball * far + CERTAIN / 10 * limits
         return cls(
             total, bound, BLOCK, system, part, stds, radii, most, state_root, ball
         )
