@@ -92,7 +92,9 @@ def design_output_noise(
     horizon : int or inf
         Number of samples T that are published, t = 0 .. T-1. With ``np.inf`` the guarantee
         holds for one run of any length, and the noise is a linear system of low order. The
-        secret's effect on the outputs must then decay.
+        secret's effect on the outputs must then decay. That noise is stationary: for a
+        secret initial state it goes on when the effect of that state is over, where noise
+        over a horizon fades with it.
     budget : PrivacyBudget
         With delta > 0, or ``gdp``, for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
@@ -171,7 +173,8 @@ def design_output_noise(
     gap : float, optional
         Without a horizon, and for disturbances over 50 samples and more: largest relative
         distance of the cost to the lower bound of any Gaussian noise. Without a horizon
-        it is that of the filtered part, to which a floor adds. Dense noise of fewer than
+        it is that of the filtered part, to which a floor adds, and for secret states that
+        to stationary noise. Dense noise of fewer than
         128 dimensions for fewer than 1,000 hidden changes comes within 1e-6. Where no noise
         that was tried is as close, the closest one is returned, with a warning.
     constraints : callable, optional
@@ -202,7 +205,8 @@ def design_output_noise(
     OutputNoise
         The gap of its design is certified among all Gaussian noises for exact models
         without a floor, and among all of the form Gamma = O_T Sigma O_T^T + diag(floor^2)
-        with one. It is not known for several models without a floor.
+        with one. It is not known for several models without a floor. Without a horizon it
+        is certified among stationary noises where states are secret.
 
     Raises
     ------

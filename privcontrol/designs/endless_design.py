@@ -5,7 +5,9 @@ S = M M^*, its cost is the mean of tr(W S) over the circle, and it hides a move 
 g(w) if the mean of g^* S^-1 g is at most y^2. This is the problem of the cheapest enclosing
 ellipsoid at every frequency, coupled by the means. The best spectrum (`spectrum.py`) is
 realised by systems of low order (`realisation.py`). Cost and privacy shift are those of the
-M that is used, and the bound holds for any Gaussian noise.
+M that is used. The bound holds for any Gaussian noise, but where a state at the start is
+secret, for stationary noise only: noise that fades with the effect of that state costs
+nothing in the mean of a long run.
 """
 
 from __future__ import annotations

@@ -225,7 +225,8 @@ class StationaryDesign(PricedByShape):
     shift : float
         Certified.
     cost, lower_bound : float
-        The mean cost of a sample, and that of any Gaussian noise of this shift.
+        The mean cost of a sample, and that of any Gaussian noise of this shift: of any
+        stationary one where a state at the start is secret.
     secret : LinearSystem or None
         From secret inputs in units of their radii to the outputs, None for many units.
     weights : Weighted or None

@@ -32,6 +32,7 @@ from ..numerics.linalg import rank_tolerance
 from ..numerics.thresholds import ALIKE
 from ..privacy.guarantee import shown
 from ..privacy.least_variance import least_law_variance
+from ..secrets.disturbance import hides_start
 from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import LinearSystem, frequency_response
 from .controller import ObserverFeedback
@@ -53,7 +54,9 @@ class Optimality:
     """Hold how far a loop is from the best one for its secret and budget.
 
     All costs are those of a run with the design's prior, QN and RN and zero reference,
-    with the terminal term.
+    with the terminal term. Without a horizon they are those of a sample in steady state,
+    and where the initial state is secret the bounds are those of stationary noise, as
+    ``among`` says: noise that fades with the effect of that state costs nothing there.
 
     Attributes
     ----------
@@ -154,7 +157,10 @@ def optimality(loop: LoopData) -> Optimality:
         universal = math.nan
         if any_law is not None:
             universal = float(np.fmax(least_cost(loop, any_law), least))
-        return Optimality.between(cost, lower, lower, universal)
+        found = Optimality.between(cost, lower, lower, universal)
+        if loop.never_ends and hides_start(noise.request.adjacency):
+            return replace(found, among="stationary noise of this law")
+        return found
     universal = math.nan
     if any_law is not None:
         program = NoiseProgram.of(loop, any_law)

@@ -863,6 +863,11 @@ def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
     return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
 
 
+def hides_start(adjacency: Adjacency) -> bool:
+    """Return whether some of the moves are of states, at given times."""
+    return len(disturbances(adjacency)) < len(adjacency.parts)
+
+
 def is_covered(adjacency: Adjacency) -> bool:
     """Return whether noise is designed for a larger set of moves than is asked for."""
     return any(part.window is not None for part in disturbances(adjacency))

@@ -322,3 +322,36 @@ def test_the_bound_sees_a_peak_between_even_frequencies(monkeypatch):
     monkeypatch.setattr(optimality, "_AROUND_PEAK", np.empty(0))
     finer = optimality.optimality(loop.data).lower_bound
     assert finer * (1 - 1e-5) < bound < finer * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("with_people", [False, True])
+def test_noise_that_fades_with_a_secret_state_is_below_the_stationary_bound(
+    with_people,
+):
+    """The effect of the wall's start is over; so is the noise of a long enough run."""
+    wall = pc.StateAdjacency({"wall": 3.0}, times=0)
+    for_ever = pc.design_output_noise(
+        ROOM,
+        horizon=np.inf,
+        budget=BUDGET,
+        adjacency=[wall, PEOPLE] if with_people else wall,
+        models="exact",
+    )
+    samples = 1000
+    fading = pc.design_output_noise(
+        ROOM, horizon=samples, budget=BUDGET, adjacency=wall, models="exact"
+    )
+    spent = fading.design.cost
+    beside = 0.0
+    if with_people:  # together they hide both
+        people = design()
+        beside = people.design.cost
+        assert people.guarantee.satisfies(BUDGET)
+    assert spent / samples + beside < 0.9 * for_ever.design.lower_bound
+    assert fading.std[0] > 100 * fading.covariance(samples - 1, samples - 1)[0, 0] ** 0.5
+    best = lqg(for_ever, codesign=True)
+    quiet = lqg(None).steady_state_cost().total
+    if not with_people:  # what the loop costs when the noise is over
+        assert quiet < 0.999 * best.optimality.lower_bound
+    assert "of the least cost of stationary noise of this law" in str(best.optimality)
+    assert "stationary" not in str(lqg(design(), codesign=True).optimality)
