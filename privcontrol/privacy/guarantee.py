@@ -252,8 +252,9 @@ def _clause(words: str, items: tuple[str, ...]) -> str:
     return words + ", ".join(items) if items else ""
 
 
-def _in_one_line(clauses: tuple[str, ...]) -> str:
+def _in_one_line(given: tuple[str, ...]) -> str:
     """Return clauses as one line, the first of them if all are too long."""
+    clauses = [sentences.visible(clause) for clause in given]
     for count in range(len(clauses), 0, -1):
         left = len(clauses) - count
         text = "; ".join(clauses[:count])
@@ -922,7 +923,7 @@ class PrivacyGuarantee(Accounted, Saved):
             _clause("assumes ", scope.assumptions),
             _clause("does not hide ", self._bare()),
         )
-        return "; ".join(filter(None, clauses)) + "."
+        return sentences.visible("; ".join(filter(None, clauses)) + ".")
 
     def _summary(self) -> dict[str, tuple[str, ...]]:
         """Return what everybody has to read as label and clauses."""
@@ -1084,7 +1085,7 @@ class PrivacyGuarantee(Accounted, Saved):
         lines = []
         for label, clauses in (self._summary() | self._details()).items():
             text = f"{label}:".ljust(sentences.MARGIN) + "; ".join(clauses)
-            lines.append(_WRAPPER.fill(text))
+            lines.append(_WRAPPER.fill(sentences.visible(text)))
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -1096,7 +1097,9 @@ class PrivacyGuarantee(Accounted, Saved):
     def _labels(self) -> dict[str, str]:
         """Return the whole guarantee in words, by label."""
         rows = self._summary() | self._details()
-        return {label: "; ".join(text) for label, text in rows.items()}
+        return {
+            label: sentences.visible("; ".join(text)) for label, text in rows.items()
+        }
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""

@@ -22,6 +22,11 @@ def fits(text: str) -> bool:
     return len(text) <= LINE - MARGIN
 
 
+def visible(text: str) -> str:
+    """Return a text without line ends and other marks that names may have, written out."""
+    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in text)
+
+
 def percent(share: float) -> str:
     """Return a share in percent, rounded up to one digit behind the point.
 

@@ -718,6 +718,18 @@ def test_the_text_is_four_lines_of_at_most_120_characters(loss):
     assert "word word" in " ".join(g.explain().split())
 
 
+def test_names_end_no_line_and_write_none_of_their_own():
+    forged = "level\nHides:      all\x1b[2K\u202e"
+    g = PrivacyGuarantee(PrivacyLoss.gaussian(1.0), replace(SCOPE, statement=forged))
+    explained = g.explain().splitlines()
+    for line in (str(g).splitlines()[2], explained[2], g.sentence):
+        assert line.isprintable()
+        assert "level\\nHides:      all\\x1b[2K\\u202e" in line
+    assert [line.partition(":")[0] for line in str(g).splitlines()] == LABELS
+    assert sum(line.startswith("Hides") for line in explained) == 1
+    assert "\x1b" not in g._repr_html_()
+
+
 def test_what_does_not_fit_a_line_is_counted_and_explained():
     """Whole clauses go into the line, first the first; a clause alone that is too long is cut, and says so."""
     clauses = tuple(f"the state of the room with number {k}" for k in range(12))
