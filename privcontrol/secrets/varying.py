@@ -144,8 +144,9 @@ class VaryingMoves(BallMoves, RunMoves):
                 sum((a * b for a, b in zip(z, w, strict=True)), Ball(0))
                 for z, w in table
             ]
-            sizes = [upper_float(square.abs_upper().sqrt()) for square in squares]
-        return round_up(np.array(sizes), 2)
+            found = [upper_float(square.abs_upper().sqrt()) for square in squares]
+        sizes = np.array(found)
+        return np.where(sizes > 0, round_up(sizes, 2), 0.0)  # zero is exact
 
     def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
         plant = getattr(query, "plant", None)

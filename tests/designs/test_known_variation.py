@@ -136,6 +136,21 @@ def test_no_change_of_a_signal_is_shifted_further_than_promised(seed):
     assert found <= noise.guarantee.gdp * (1 + 1e-7)
 
 
+def test_a_state_that_no_output_sees_is_refused():
+    """A size of zero is exact: rounded up it made noise of 1e-323."""
+    hidden = [
+        ct.ss([[a]], [[1.0]], [[0.0]], 0, True, states=["x"]) for a in (1.25, 1.3, 0.7)
+    ]
+    with pytest.raises(pc.PrivacyError, match="no noise is needed"):
+        pc.design_output_noise(
+            hidden,
+            horizon=3,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency({"x": 1.0}, times=[1, 2]),
+            family="iid-gaussian",
+        )
+
+
 def test_models_that_vary_are_covered_beside_a_floor():
     rng = np.random.default_rng(3)
     plants = kv.random_plants(rng, 15, states=2, outputs=1)
