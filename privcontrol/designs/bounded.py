@@ -14,9 +14,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..noise.bound import Bound
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.shift import certified_shift
-from ..noise.within import Bound, walls_of
+from ..noise.within import walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import smallest

@@ -37,7 +37,7 @@ from ..noise.parts import (
     noise_of_run,
 )
 from ..noise.process import SummedNoise, promising
-from ..noise.within import Room
+from ..noise.within import room_of
 from ..numerics.checks import Seed, positive_number
 from ..numerics.labels import html_table
 from ..numerics.linalg import float_above
@@ -166,7 +166,7 @@ class OutputNoise(SummedNoise, Saved):
 
         A draw is a life, or a block of a run of any length.
         """
-        return 1.0 if self.kept is None else Room.of(self.parts, self.kept).acceptance
+        return 1.0 if self.kept is None else room_of(self.parts, self.kept).acceptance
 
     @property
     def factor(self) -> NDArray | None:

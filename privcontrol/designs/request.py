@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.noise import FAMILIES
+from ..noise.bound import Bound
 from ..noise.certify import World
-from ..noise.within import Bound
 from ..numerics.checks import (
     instance_of,
     one_of,

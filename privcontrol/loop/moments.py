@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from ..noise._rooms_of_runs import Once
 from ..noise.parts import Filtered, Structured, White
-from ..noise.within import Once, Room
+from ..noise.within import room_of
 from ..numerics.thresholds import BLOCK, ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
@@ -442,7 +443,7 @@ def sure_margins(
     noise = loop.noise
     room = None
     if noise is not None and noise.kept is not None:
-        room = Room.of(noise.parts, noise.kept)
+        room = room_of(noise.parts, noise.kept)
     if noise is None or noise.factor is None or not isinstance(room, Once):
         raise ValueError(
             "sure: expected structured noise within a bound (bound= of "

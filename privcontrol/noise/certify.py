@@ -26,10 +26,11 @@ from ..secrets.squares import laplace_shifts, squares_of
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ._laplace import laplace_loss, tells_entries
+from .bound import Bound
 from .grid import grid_shift
 from .parts import Blocks, NoisePart, PartSum, Radial, White
 from .shift import Shift, certified_shift
-from .within import Bound, walls_of
+from .within import walls_of
 
 #: Where noise is not kept within a bound.
 NO_BOUND = (

@@ -18,6 +18,7 @@ from ..numerics.linalg import EPS
 from ..numerics.thresholds import ROUNDED
 from ..systems.gain import largest_gain
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
+from ._room import MOST_DRAWS, Room
 from .drawn import (
     COARSE_BITS,
     FINE_BITS,
@@ -45,7 +46,7 @@ from .parts import (
     White,
 )
 from .process import SummedNoise
-from .within import MOST_DRAWS, Room
+from .within import room_of
 
 #: Rounding of a state, relative to the noise that hides it, which is negligible: after 1e18
 #: samples the roundings together are below 1e-15.
@@ -66,7 +67,7 @@ class ExactNoise(DrawnNoise):
         family = "gaussian" if is_radial else noise.family
         super().__init__(family, noise.process.outputs, parts)
         if noise.kept is not None:
-            self.room = Room.of(noise.parts, noise.kept)
+            self.room = room_of(noise.parts, noise.kept)
 
     def drawn_within(self, numbers: range) -> Entries:
         """Return fresh entries that are drawn again until they are within the room.

@@ -6,10 +6,10 @@ or of a promise. `SummedNoise` joins it to both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,9 @@ from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.law import GaussianLaw, Law
 from ..systems.linear import Plant
+from .bound import Bound
 from .parts import Blocks, NoisePart, PartSum, Radial, Stream, White, shared_out
+from .within import room_of
 
 NoiseT = TypeVar("NoiseT", bound="SummedNoise")
 
@@ -42,16 +44,6 @@ _CHUNK = 1024
 _DRAWN = (
     "they give standard entries; noise.sample(trials, rng=rng) draws the noise itself"
 )
-
-
-@runtime_checkable
-class Kept(Protocol):
-    """A bound that noise never leaves."""
-
-    def draws(
-        self, parts: Sequence[NoisePart], draw: Callable[[int], NDArray]
-    ) -> Iterator[tuple[NDArray, NDArray]]:
-        """Yield entries of one run that are within, block by block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +57,7 @@ class NoiseProcess(ByContent):
     horizon: Horizon
     family: str
     parts: tuple[NoisePart, ...]
-    kept: Any = None
+    kept: Bound | None = None
 
     @property
     def samples(self) -> int:
@@ -204,14 +196,13 @@ class NoiseProcess(ByContent):
         return drawn[:, :once], drawn[:, once:].reshape(trials, self.samples, width)
 
     def _drawn_within(
-        self, kept: Kept, rng: np.random.Generator, trials: int
+        self, kept: Bound, rng: np.random.Generator, trials: int
     ) -> tuple[NDArray, NDArray]:
         """Draw entries of runs that are kept within a bound, run by run."""
+        room = room_of(self.parts, kept)
         firsts, runs = [], []
         for _ in range(trials):
-            blocks = kept.draws(
-                self.parts, lambda count: self.law.standard(rng, (count,))
-            )
+            blocks = room.draws(lambda count: self.law.standard(rng, (count,)))
             first, fresh = next(blocks)
             found = [fresh]
             while sum(map(len, found)) < self.samples:
@@ -239,9 +230,12 @@ class NoiseProcess(ByContent):
             fresh = of_samples.standard(rng, (count, self.total.width))
             yield from going_on(fresh)
 
-    def _stream_within(self, kept: Kept, rng: np.random.Generator) -> Iterator[NDArray]:
+    def _stream_within(
+        self, kept: Bound, rng: np.random.Generator
+    ) -> Iterator[NDArray]:
         """Yield gamma(t) of noise that is kept within a bound."""
-        blocks = kept.draws(self.parts, lambda count: self.law.standard(rng, (count,)))
+        room = room_of(self.parts, kept)
+        blocks = room.draws(lambda count: self.law.standard(rng, (count,)))
         left: float = self.horizon
         going_on: Stream | None = None
         while left > 0:
@@ -267,7 +261,7 @@ class SummedNoise(ByContent):
     guarantee: PrivacyGuarantee
     design: Any = field(compare=False)  # of the room above, None until certified
     request: Any = field(default=None, compare=False)
-    kept: Any = field(default=None, kw_only=True)  # a `Kept` bound
+    kept: Bound | None = field(default=None, kw_only=True)
     process: NoiseProcess = field(init=False, compare=False)
     _promised: tuple | None = field(default=None, compare=False, kw_only=True)
 
@@ -284,7 +278,7 @@ class SummedNoise(ByContent):
         object.__setattr__(self, "horizon", horizon_of(self.horizon))
         instance_of(self.guarantee, PrivacyGuarantee, "guarantee", "noise.guarantee")
         if self.kept is not None:
-            instance_of(self.kept, Kept, "kept", "noise.kept")
+            instance_of(self.kept, Bound, "kept", "noise.kept")
         if self._promised is not None and not _is_promise(self._promised):
             raise TypeError(
                 "promised: expected none, since it is what the guarantee was made for; "

@@ -23,12 +23,15 @@ from repeats import few
 from scipy.special import erfinv
 
 import privcontrol as pc
-from privcontrol.noise import within
+from privcontrol.noise import _rooms_of_blocks
 from privcontrol.noise._counted_walls import leak_of
 from privcontrol.noise._endless import secrets_of
+from privcontrol.noise._room import Room
+from privcontrol.noise._rooms_of_blocks import InnovationBlocks
+from privcontrol.noise.bound import Bound
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Filtered
-from privcontrol.noise.within import Blocks, Bound, Room, walls_of
+from privcontrol.noise.within import room_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
 from privcontrol.systems.linear import LinearSystem
@@ -222,7 +225,7 @@ def walls_at(noise, multiple, horizon=35_000):
     walls = walls_of(
         noise.parts, EVENT, (noise.plant_data,), bound, noise.guarantee.gdp
     )
-    return leak_of(walls), Room.of(noise.parts, bound)
+    return leak_of(walls), room_of(noise.parts, bound)
 
 
 @pytest.mark.parametrize("multiple, leak", [(4, 7.5496e-4), (5, 9.5755e-6)])
@@ -265,19 +268,19 @@ def test_blocks_of_innovations():
 
 
 def moved_by(span, order, limits, changes=math.inf):
-    """Blocks of noise behind the lag that hides when, and the inputs of the secret."""
+    """InnovationBlocks of noise behind the lag that hides when, and the inputs of the secret."""
     when = pc.DisturbanceAdjacency({"u": 1.0}, moved=span)
     noise = designed(adjacency=when, order=order)
     bound = Bound(noise.std * limits, np.array([changes * noise.std[0]]), np.inf)
     (secret,) = secrets_of(when, [noise.plant_data])
-    return Room.of(noise.parts, bound), secret
+    return room_of(noise.parts, bound), secret
 
 
 def made_by_innovations(room, entries, place):
     """What entries (N,) of a block from a place on make (2 BLOCK - place, views)."""
-    response = room.system.impulse_response(2 * within.BLOCK)[:, :, 0]
+    response = room.system.impulse_response(2 * _rooms_of_blocks.BLOCK)[:, :, 0]
     return np.array([np.convolve(entries, view) for view in response.T]).T[
-        : 2 * within.BLOCK - place
+        : 2 * _rooms_of_blocks.BLOCK - place
     ]
 
 
@@ -288,7 +291,10 @@ def test_what_a_change_adds_to_its_blocks_is_what_their_entries_add():
     lift, shown, states = room._lifted(secret)
     for offset in (0, 7, 299):
         made, left = room._made(shown, states, offset)
-        edges = [0, *range(within.BLOCK - offset, len(shown), within.BLOCK)]
+        edges = [
+            0,
+            *range(_rooms_of_blocks.BLOCK - offset, len(shown), _rooms_of_blocks.BLOCK),
+        ]
         for block, (first, last) in enumerate(itertools.pairwise(edges)):
             place = offset if first == 0 else 0
             for k, entries in enumerate(lift[first:last, 0].T):
@@ -323,11 +329,11 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
                     largest = max(largest, leak / said)
     assert 0.5 < largest
     followed = leak_of(room.walls_of_inputs(secret))
-    monkeypatch.setattr(within, "_FOLLOWED", 2 * within.BLOCK)
+    monkeypatch.setattr(_rooms_of_blocks, "_FOLLOWED", 2 * _rooms_of_blocks.BLOCK)
     bounded = leak_of(room.walls_of_inputs(secret))
     assert followed <= bounded * (1 + 1e-9)
     assert bounded <= 3 * followed
-    monkeypatch.setattr(within, "_LATEST", 2 * within.BLOCK)
+    monkeypatch.setattr(_rooms_of_blocks, "_LATEST", 2 * _rooms_of_blocks.BLOCK)
     with pytest.raises(pc.PrivacyError, match="lasts for more than"):
         room.walls_of_inputs(secret)
 
@@ -366,13 +372,13 @@ def test_the_leak_of_blocks_by_simulation(offset, part):
     leak = leak_of(room.walls_of_inputs(secret))
     lift, _, _ = room._lifted(secret)
     rng = np.random.default_rng(4)
-    shifted = np.zeros((3 * within.BLOCK, lift.shape[2]))
+    shifted = np.zeros((3 * _rooms_of_blocks.BLOCK, lift.shape[2]))
     shifted[offset:] = lift[: len(shifted) - offset, 0]
     told = np.zeros((lift.shape[2], 0), dtype=bool)
     for _ in range(6):  # so that not all are held at once
         seen = np.zeros((lift.shape[2], 1000), dtype=bool)
-        for shifts in shifted.reshape(3, within.BLOCK, -1):
-            drawn = rng.standard_normal((1500, within.BLOCK))
+        for shifts in shifted.reshape(3, _rooms_of_blocks.BLOCK, -1):
+            drawn = rng.standard_normal((1500, _rooms_of_blocks.BLOCK))
             kept = drawn[are_within(room, drawn)][:1000]
             assert len(kept) == 1000
             for change, shift in enumerate(shifts.T):
@@ -394,7 +400,7 @@ def test_the_walls_of_blocks_add_up_to_the_limit(span, order, limits):
     """
     room, _ = moved_by(span, order, limits, limits)
     limit = np.concatenate([room.bound.limits, room.bound.changes])
-    size = within.BLOCK
+    size = _rooms_of_blocks.BLOCK
     walls = np.where(room.stds > 0, room.radii * room.stds, np.inf)
     own = np.where(room.stds[:size] > 0, walls[:size], 0.0)
     earlier = np.zeros_like(own)
@@ -415,7 +421,7 @@ def test_blocks_that_make_what_their_walls_allow_stay_within():
     rng = np.random.default_rng(2)
     fresh = []
     for _ in range(12):
-        entries = rng.standard_normal((within.BLOCK, 1)) + rng.normal()
+        entries = rng.standard_normal((_rooms_of_blocks.BLOCK, 1)) + rng.normal()
         share = room.share(np.empty(0), entries)
         fresh.append(entries / share * (1 - 1e-12))
         assert room.share(np.empty(0), fresh[-1]) == pytest.approx(1.0)
@@ -436,8 +442,8 @@ def test_states_that_forget_slowly_are_kept_by_the_ball_alone():
             np.array([[0.9995]]), np.ones((1, 1)), np.ones((1, 1)), np.zeros((1, 1))
         ),
     )
-    room = Room.of((slow,), Bound(np.array([400.0]), np.array([np.inf]), np.inf))
-    assert not np.isfinite(room.radii[within.BLOCK :]).any()
+    room = room_of((slow,), Bound(np.array([400.0]), np.array([np.inf]), np.inf))
+    assert not np.isfinite(room.radii[_rooms_of_blocks.BLOCK :]).any()
     drawn = np.concatenate(
         [
             fresh
@@ -676,9 +682,9 @@ def test_a_killed_gateway_continues_the_same_life(tmp_path):
 def test_a_run_of_blocks_goes_on_by_the_rule_that_it_began_by(tmp_path, monkeypatch):
     """Where blocks of two rules meet, the noise could pass its bound."""
     noise = designed(bound=16.0)
-    for path, rule in (("old", "another"), ("new", within.RULE)):
+    for path, rule in (("old", "another"), ("new", _rooms_of_blocks.RULE)):
         with monkeypatch.context() as patched:
-            patched.setattr(Blocks, "rule", rule)
+            patched.setattr(InnovationBlocks, "rule", rule)
             pc.Gateway(noise, path=tmp_path / path, grid=1e-9, floating=True).close()
     with pytest.raises(ValueError, match="other walls; where both meet"):
         pc.Gateway.resume(tmp_path / "old")
@@ -751,7 +757,7 @@ def test_a_life_ends(tmp_path):
 
 def test_balls_decide_next_to_a_wall():
     noise = designed(bound=14.0, life=20)
-    room = Room.of(noise.parts, noise.kept)
+    room = room_of(noise.parts, noise.kept)
     from privcontrol.numerics.balls import BallMatrix
 
     once = noise.process.total.once
@@ -900,7 +906,7 @@ def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes
     from privcontrol.numerics.balls import BallMatrix, working_bits
 
     part, bound = cancelling(apart, samples, changes)
-    room = Room.of((part,), bound)
+    room = room_of((part,), bound)
     rng = np.random.default_rng(3)
     largest = 0.0
     for _ in range(3):
@@ -918,7 +924,7 @@ def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes
                 if factor <= 0:
                     continue
                 moved = replace(room, bound=bound.scaled(factor))
-                if isinstance(room, Blocks):
+                if isinstance(room, InnovationBlocks):
                     radii, ball = room.radii * factor, room.ball * factor
                     moved = replace(room, radii=radii, ball=ball)
                 assert moved.decided(BallMatrix(0, 1), balls) is answer

@@ -139,7 +139,7 @@ FOUND = {
     ),
     "a bound made by hand": (
         lambda: replace(designed(), kept=np.ones(3)),
-        "kept: expected a Kept",
+        "kept: expected a Bound",
     ),
     "a bound that is an array": (
         lambda: core.BallNoise(np.eye(2), rate=1.0, bound=np.ones(3)),
