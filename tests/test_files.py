@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -65,8 +66,10 @@ def test_noise_of_every_kind_comes_back_bit_by_bit(kind, path):
     assert comes_back(first_design(kind), path)
 
 
-@pytest.mark.parametrize("horizon", [30, np.inf])
-@pytest.mark.parametrize("bound", [5.0, {"y": (5.0, 6.0)}])
+@pytest.mark.parametrize(
+    "bound, horizon",
+    few(itertools.product([5.0, {"y": (5.0, 6.0)}], [30, np.inf]), of=3),
+)
 def test_noise_within_a_bound_comes_back_bit_by_bit(horizon, bound, path):
     lag = ct.ss(0.9, 1, 1, 0, 1.0, states=["x"], inputs=["u"], outputs=["y"])
     design = pc.design_output_noise(

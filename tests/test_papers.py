@@ -372,6 +372,7 @@ def test_figure_6_of_ip(networks, digits):
         assert few > networks.accuracy(name, setting) + 2
 
 
+@pytest.mark.slow
 def test_an_accuracy_is_one_number_wherever_it_is_asked_for(digits, monkeypatch):
     """One generator for each seed and setting, whatever was drawn before."""
     name = "Gauss-Output, 1-Lipschitz"

@@ -163,27 +163,24 @@ def test_a_pure_budget_takes_the_cheaper_of_ball_and_laplace_by_default():
 
 
 def test_a_gaussian_design_names_a_law_that_saves_a_tenth():
-    text = designed("gaussian", TIGHT).design.explain()
+    gaussian, other, auto = (
+        designed(law, TIGHT) for law in ("gaussian", "truncated", "auto")
+    )
+    text = gaussian.design.explain()
     saving = (
         "would cost at least 86 % less, truncated: advantage 39.3 %, std 1.414, cost 119.9, "
         "power 13.6 % at 5 % false alarms, larger than Gaussian from 7 releases; this one: "
         "advantage 10.7 %, power 8.43 %"
     )
     assert f'Other law:  family="auto" {saving}' in text
-    other = designed("truncated", TIGHT)
     assert other.std.max() == pytest.approx(1.414, abs=1e-3)
     assert other.design.cost == pytest.approx(119.9, abs=0.1)
-    ratio = (
-        designed("truncated", TIGHT).design.cost
-        / designed("gaussian", TIGHT).design.cost
-    )
+    ratio = other.design.cost / gaussian.design.cost
     assert ratio == pytest.approx(0.14, abs=0.005)
     several = designed("gaussian", LOOSE, releases=4)
     assert "Other law" not in several.design.explain()
-    assert "Other law" not in designed("auto", TIGHT).design.explain()
-    assert (
-        "Law:        truncated: advantage" in designed("auto", TIGHT).design.explain()
-    )
+    assert "Other law" not in auto.design.explain()
+    assert "Law:        truncated: advantage" in auto.design.explain()
     assert "Every law:  none costs less than 13.2 % of this noise" in text
 
 

