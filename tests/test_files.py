@@ -4,6 +4,7 @@ import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,12 +16,13 @@ import control as ct
 import numpy as np
 import oracles
 import pytest
-from design_files import decoded, edited, encoded
+from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
 from repeats import few
 from verified_cases import KINDS, SOME, first_design
 
 import privcontrol as pc
+from privcontrol.noise.certify import certify
 
 
 @pytest.fixture
@@ -504,6 +506,126 @@ def test_a_ledger_charges_what_the_noise_costs_and_not_what_a_file_says(name, pa
     noise("structured").save(path)
     edited(path, PROMISES[name])
     with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+        pc.load(path)
+
+
+@pytest.mark.parametrize("kind", ["independent laplace", "independent", "structured"])
+def test_a_part_that_stands_twice_is_refused(kind, path):
+    """A sum of two Laplace numbers of scale one loses 1 by a move of 1, as one of them does.
+
+    It was certified as one number of scale sqrt(2), to lose 0.71, and that exactly.
+    """
+    move, far = 1.0, -1e6
+    density_ratio = (1 + abs(far)) * math.exp(move) / (1 + abs(far - move))
+    assert math.log(density_ratio) == pytest.approx(1.0, abs=1e-5)
+    design = noise(kind)
+    design.save(path)
+    twice = design.parts * 2
+    with pytest.raises(ValueError, match="expected one part of a kind, got two"):
+        certify(
+            twice,
+            design.request.adjacency,
+            design.request.world(design.plant_data),
+            design.family,
+        )
+    edited(path, lambda data: data.update(parts=data["parts"] * 2))
+    with pytest.raises(pc.PrivacyError, match="one part of a kind"):
+        pc.load(path)
+
+
+def test_laplace_noise_of_two_parts_is_refused(path):
+    """Of noise beside a structured part the loss was called exact, and was a bound."""
+    design = noise("laplace")
+    parts = (*design.parts, *noise("independent laplace").parts)
+    world = design.request.world(design.plant_data)
+    with pytest.raises(ValueError, match="expected one part of Laplace noise"):
+        certify(parts, design.request.adjacency, world, "laplace")
+
+
+#: Alterations of noise's files that no digest of a plant guards, and what an error says.
+SLIPS = {
+    "too many sizes": (
+        "driven",
+        lambda data: data["parts"][0].update(sizes=encoded(np.ones(3))),
+        "sizes: expected shape",
+    ),
+    "a number for names": (
+        "structured",
+        lambda data: data["plant"].update(outputs=2),
+        "another outputs of the plant",
+    ),
+    "a name too many": (
+        "structured",
+        lambda data: data["plant"]["states"].append("other"),
+        "a name for each signal",
+    ),
+    "no sampling time": (
+        "structured",
+        lambda data: data["plant"].update(dt=None),
+        "another dt of the plant",
+    ),
+    "a wide matrix": (
+        "endless",
+        lambda data: data["parts"][0]["shaping"].update(C=encoded(np.ones((1, 2)))),
+        "do not fit each other",
+    ),
+    "no number": (
+        "endless",
+        lambda data: data["parts"][0]["shaping"].update(
+            C=encoded(np.full((1, 1), np.nan))
+        ),
+        "expected finite matrices",
+    ),
+    "a number for a truth": (
+        "endless",
+        lambda data: data["parts"][0].update(starts_stationary=encoded(-1.0)),
+        "another starts_stationary of the filtered",
+    ),
+    "a truth for a number": (
+        "driven",
+        lambda data: data["request"]["adjacency"].update(duration=True),
+        "duration: expected a whole number",
+    ),
+    "other outputs": (
+        "floored",
+        lambda data: data["parts"][1].update(scale=encoded(np.ones(2))),
+        "has other outputs",
+    ),
+    "a negative size": (
+        "floored",
+        lambda data: data["parts"][1].update(scale=encoded(-np.ones(1))),
+        "sizes that are not negative",
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_files_of_other_types_and_shapes_are_refused(slip, path):
+    """Some of them were loaded, and failed when the noise was used."""
+    kind, change, said = SLIPS[slip]
+    noise(kind).save(path)
+    edited(path, lambda data: (change(data), signed_plants(data)))
+    with pytest.raises(ValueError, match=said):
+        pc.load(path)
+
+
+def signed_plants(data):
+    """Give plants the fingerprint of what they hold now, and the noise's part its plant."""
+    plant = data["plant"]
+    fields = plant.keys() - {"kind", "fingerprint", "name"}
+    plant["fingerprint"] = digest_of({name: plant[name] for name in fields})
+    for part in data["parts"]:
+        if "plant" in part:
+            part["plant"] = plant
+
+
+@pytest.mark.parametrize("field", [{"form": "1"}, {"name": 0}, {"history": [1]}])
+def test_a_loop_of_other_fields_is_refused(field, path):
+    plant = pc.plants.vehicle()
+    loop = pc.private_lqg(plant, Q=1, R=1, QN=1, RN=1, P0=1, noise=noise("structured"))
+    loop.save(path)
+    edited(path, lambda data: data.update(field))
+    with pytest.raises(ValueError, match=next(iter(field))):
         pc.load(path)
 
 

@@ -747,4 +747,5 @@ def _bits(entries: Iterable[StandardEntry]) -> list[str]:
 def _block_size(signals: Signals) -> int:
     """Samples in a second, and no more than a part of the horizon."""
     largest = min(LARGEST_BLOCK, signals.horizon // LEAST_BLOCKS)
-    return int(max(min(round(1 / signals.step), largest), 1))
+    rate = round(1 / max(signals.step, 1 / LARGEST_BLOCK))
+    return int(max(min(rate, largest), 1))

@@ -141,6 +141,8 @@ class OutputNoise(SummedNoise, Saved):
         for part in saved["parts"]:
             if isinstance(part, Structured) and part.plant != plant:
                 raise ValueError("path: a part of the noise is that of another plant")
+            if part.white.shape != (len(plant.outputs),):
+                raise ValueError("path: a part of the noise has other outputs")
         return cls(plant_data=plant, design=None, **saved)
 
     @property

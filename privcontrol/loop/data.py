@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..designs.output_noise import OutputNoise
-from ..numerics.checks import instance_of, real_array
+from ..numerics.checks import instance_of, one_of, real_array
 from ..numerics.objects import ByContent, freeze_arrays
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..secrets.disturbance import disturbances
@@ -69,7 +69,7 @@ class LoopData(ByContent):
     weights: Weights
     name: str
     form: str = ""
-    history: tuple = ()
+    history: tuple[tuple[str, float], ...] = ()
     truth: NonlinearSide | None = None
     design: LqgDesign | None = None
 
@@ -77,6 +77,7 @@ class LoopData(ByContent):
         instance_of(self.side, LinearSide, "side", "loop.side")
         instance_of(self.law, Law, "law", "loop.law")
         instance_of(self.weights, Weights, "weights", "loop.weights")
+        one_of(self.form, "form", ("predictor", "filter", ""))
         freeze_arrays(self)
         if self.noise is not None:
             instance_of(

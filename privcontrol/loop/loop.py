@@ -29,7 +29,7 @@ from ..numerics.checks import (
 )
 from ..numerics.labels import html_table
 from ..numerics.objects import ByContent, CheckedFields
-from ..numerics.saved import Saved, write
+from ..numerics.saved import Saved, check_fields, write
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated, day_of
@@ -768,7 +768,9 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         if saved["law"] is None:
             known = (side, saved["weights"], saved["noise"])
             saved["law"] = saved["design"].law(*known)
-        return cls(LoopData(side, **saved))
+        data = LoopData(side, **saved)
+        check_fields(data)
+        return cls(data)
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""

@@ -41,9 +41,14 @@ def laplace_loss(
 
     It is attained under one plant whose outputs determine all entries of eta.
     """
+    if len(parts) != 1:
+        raise ValueError(
+            "family: expected one part of Laplace noise, since a sum of several has "
+            f"another law, got {len(parts)}"
+        )
     total = PartSum(parts)
     columns = total.part(DrawnOnce)
-    if columns is not None and len(parts) == 1:
+    if columns is not None:
         if resolution is not None:
             raise PrivacyError(
                 "resolution: readings on a grid need noise that is drawn again at every "

@@ -316,7 +316,8 @@ class Driven(NoisePart):
     sizes: NDArray  # (q,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sizes", real_array(self.sizes, "sizes"))
+        sizes = real_array(self.sizes, "sizes", shape=(self.response.input_count,))
+        object.__setattr__(self, "sizes", sizes)
 
     @property
     def model(self) -> LinearSystem:
@@ -465,7 +466,10 @@ class White(NoisePart):
     scale: NDArray  # (p,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", real_array(self.scale, "scale", ndim=1))
+        scale = real_array(self.scale, "scale", ndim=1)
+        if (scale < 0).any():
+            raise ValueError("scale: expected sizes that are not negative")
+        object.__setattr__(self, "scale", scale)
 
     @property
     def model(self) -> LinearSystem:

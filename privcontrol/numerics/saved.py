@@ -16,11 +16,12 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import Field, fields
-from functools import singledispatch
+from dataclasses import Field, fields, is_dataclass
+from functools import cache, singledispatch
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -139,7 +140,54 @@ def decode(value: object) -> Any:
             "not defined here; import what defines it"
         )
     del saved["kind"]
-    return _KINDS[kind]._restored(saved)
+    made = _KINDS[kind]._restored(saved)
+    check_fields(made)
+    return made
+
+
+def check_fields(made: Any) -> None:
+    """Refuse an object of a file if a field is not of the type that its class says.
+
+    Classes check what users type. A file may hold anything, such as a text for a number.
+    """
+    kind: Any = type(made)
+    for name, expected in _types_of(kind).items():
+        value = getattr(made, name)
+        if not _is_of(value, expected):
+            raise ValueError(
+                f"path: expected another {name} of the {kind.__name__.lower()} in the file, got one of the "
+                f"type {type(value).__name__}; save the design again"
+            )
+
+
+@cache
+def _types_of(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields with which a dataclass is made."""
+    types = get_type_hints(kind) if is_dataclass(kind) else {}
+    made_with = {field.name for field in fields(kind) if field.init} if types else ()
+    return {name: types[name] for name in made_with}
+
+
+def _is_of(value: object, expected: Any) -> bool:
+    """Return whether a value is of an annotated type, as far as files can break it."""
+    kind, inner = get_origin(expected) or expected, get_args(expected)
+    if kind in (Union, UnionType):
+        return any(_is_of(value, one) for one in inner)
+    if kind is Any or not isinstance(kind, type):
+        return True
+    if isinstance(value, bool):
+        return kind is bool
+    if kind is float:
+        return isinstance(value, (float, int))
+    if not isinstance(value, kind):
+        return False
+    if isinstance(value, Mapping) and inner:
+        return all(_is_of(one, inner[1]) for one in value.values())
+    if not isinstance(value, tuple) or not inner:
+        return True
+    if kind is tuple and inner[-1] is not ...:
+        return len(value) == len(inner) and all(map(_is_of, value, inner))
+    return all(_is_of(one, inner[0]) for one in value)
 
 
 def as_path(path: str | os.PathLike) -> Path:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import control as ct
 import numpy as np
@@ -24,7 +24,7 @@ from ..numerics.balls import Ball, BallMatrix, ball_matrix, block_balls, submatr
 from ..numerics.checks import real_array
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
-from ..numerics.saved import Saved, digest_of, encode
+from ..numerics.saved import Saved, check_fields, digest_of, encode
 from ..numerics.thresholds import BLOCK, DOUBLINGS
 
 #: An array, a ball matrix or a rational matrix.
@@ -68,6 +68,16 @@ class LinearSystem(ByContent, Saved):
         return LinearSystem(
             np.zeros((0, 0)), np.zeros((0, inputs)), np.zeros((outputs, 0)), D
         )
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        system = super()._restored(saved)
+        system._check_matrices()
+        return system
+
+    def _check_matrices(self) -> None:
+        """Refuse matrices that a file may hold and no system has."""
+        _check_fit(self.matrices, axes=2)
 
     @property
     def matrices(self) -> tuple[Matrix, Matrix, Matrix, Matrix]:
@@ -210,7 +220,7 @@ class Autoregression(LinearSystem):
     """
 
     @classmethod
-    def of(cls, coefficients: NDArray, std: float) -> Autoregression:
+    def of(cls, coefficients: NDArray, std: float) -> Self:
         """Return that of coefficients (p,) a_1, ..., a_p and the size s > 0 of its input."""
         order = len(coefficients)
         A = np.eye(order, k=-1)
@@ -237,7 +247,7 @@ class Autoregression(LinearSystem):
         return {"coefficients": self.coefficients, "std": self.std}
 
     @classmethod
-    def _restored(cls, saved: dict[str, Any]) -> Autoregression:
+    def _restored(cls, saved: dict[str, Any]) -> Self:
         coefficients = real_array(saved["coefficients"], "coefficients", ndim=1)
         std = float(saved["std"])
         if not (len(coefficients) and 0 < std < math.inf):
@@ -280,6 +290,9 @@ class VaryingSystem(LinearSystem):
             f"sys: its {name} varies from sample to sample, since it is a list of plants, "
             "and this is for a plant that stays the same; pass one StateSpace"
         )
+
+    def _check_matrices(self) -> None:
+        _check_fit(self.along, axes=3)
 
     @property
     def samples(self) -> int:
@@ -625,6 +638,19 @@ def _root(covariance: NDArray, least: float) -> NDArray:
 # -- matrices of either kind -------------------------------------------------------------
 
 
+def _check_fit(matrices: Sequence[Matrix], *, axes: int) -> None:
+    """Refuse matrices A, B, C, D, or stacks of them, that are no system."""
+    for matrix in matrices:
+        is_one = isinstance(matrix, np.ndarray) and matrix.ndim == axes
+        if not (is_one and np.isfinite(matrix).all()):
+            raise ValueError("path: expected finite matrices of a system")
+    *many, n, q = matrices[1].shape
+    p = matrices[2].shape[-2]
+    expected = [(*many, n, n), (*many, n, q), (*many, p, n), (*many, p, q)]
+    if [matrix.shape for matrix in matrices] != expected:
+        raise ValueError("path: the matrices of a system do not fit each other")
+
+
 def _shape(matrix: Matrix) -> tuple[int, int]:
     if isinstance(matrix, np.ndarray):
         return matrix.shape
@@ -740,9 +766,17 @@ class Plant(SampledSystem, LinearSystem):
         return super()._saved_fields() | {"fingerprint": self.signature}
 
     @classmethod
-    def _restored(cls, saved: dict[str, Any]) -> Plant:
+    def _restored(cls, saved: dict[str, Any]) -> Self:
         fingerprint = saved.pop("fingerprint")
-        plant = cls(**saved)
+        plant = super()._restored(saved)
+        check_fields(plant)
+        names = (plant.states, plant.inputs, plant.outputs)
+        A, B, C, _ = plant.at(0).matrices
+        sizes = (len(A), B.shape[1], len(C))
+        if sizes != tuple(len(set(each)) for each in names) or not plant.outputs:
+            raise ValueError("path: expected a name for each signal of a plant")
+        if not (plant.dt is True or 0 < plant.dt < math.inf):
+            raise ValueError("path: expected the sampling time of a plant above 0")
         # files of schema 2 have that of Python's texts
         if fingerprint not in (plant.signature, plant.fingerprint):
             raise ValueError("path: a plant of the file does not match its fingerprint")

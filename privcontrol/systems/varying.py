@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import Any, Self, TypeAlias
 
 import control as ct
 import numpy as np
@@ -112,12 +112,11 @@ class VaryingPlant(VaryingSystem, Plant):
         return Plant(*self.at(t).matrices, dt=self.dt, name=self.name, **_names(self))
 
     @classmethod
-    def _restored(cls, saved: dict[str, Any]) -> VaryingPlant:
+    def _restored(cls, saved: dict[str, Any]) -> Self:
         along = tuple(_frozen(matrices) for matrices in saved["along"])
-        lengths = {len(matrices) for matrices in along}
-        if len(along) != 4 or len(lengths) != 1:
+        if len(along) != 4:
             raise ValueError("path: expected four matrices for each sample of a plant")
-        return cast("VaryingPlant", super()._restored(saved | {"along": along}))
+        return super()._restored(saved | {"along": along})
 
     @property
     def fingerprint(self) -> str:
