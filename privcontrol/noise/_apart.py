@@ -170,21 +170,27 @@ class LagBounds:
         return np.asarray(self.bounds[places])
 
 
-class Powers:
-    """Powers of a ball matrix, by repeated squaring."""
+class Orbit:
+    """States A^t x of a ball matrix A and ball columns x.
 
-    def __init__(self, matrix: BallMatrix) -> None:
+    A^t is a product of squares of squares, one for each bit of t. States are kept, so one
+    that follows others takes a single product.
+    """
+
+    def __init__(self, matrix: BallMatrix, start: BallMatrix) -> None:
         self._squares = [matrix]
+        self._states = {0: start}
 
-    def times(self, exponent: int, columns: BallMatrix) -> BallMatrix:
-        """Return columns multiplied by the power of the matrix."""
-        while exponent >= 1 << len(self._squares):
-            last = self._squares[-1]
-            self._squares.append(last * last)
-        for place, square in enumerate(self._squares):
-            if exponent >> place & 1:
-                columns = square * columns
-        return columns
+    def at(self, time: int) -> BallMatrix:
+        """Return the states at a time."""
+        if time not in self._states:
+            place = time.bit_length() - 1
+            while place >= len(self._squares):
+                last = self._squares[-1]
+                self._squares.append(last * last)
+            before = self.at(time - 2**place)
+            self._states[time] = self._squares[place] * before
+        return self._states[time]
 
 
 def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
@@ -262,10 +268,10 @@ def _lag_bounds(
         left = np.diag(_products([enclosure(gramian * then)], [ended])).max()
         return math.sqrt(square * left)
 
-    powers = Powers(A)
+    orbit = Orbit(A, at_end)
     samples = max(first - length, 0)
     for _ in range(_MOST_BLOCKS):
-        states = powers.times(samples, at_end)
+        states = orbit.at(samples)
         ended = enclosure(states)
         bound = largest_after(states, ended)
         if not bound <= 2 * beyond:  # the digits are used up
@@ -284,7 +290,7 @@ def _lag_bounds(
         if beyond <= NEGLIGIBLE * square:
             break
         samples = 2 * samples + 1
-        states = powers.times(samples, at_end)
+        states = orbit.at(samples)
         bound = largest_after(states, enclosure(states))
         if not bound <= 2 * beyond:
             break

@@ -30,7 +30,7 @@ from ..numerics.thresholds import ROUNDED
 from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
-from ._apart import Powers
+from ._apart import Orbit
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._levels import Levels, with_later
 from ._patterns import largest_pattern
@@ -40,9 +40,6 @@ _BITS_OF_A_STEP = 4
 #: Lags of which correlations are evaluated, until all later ones are rounding, relative to
 #: the energy, or the last number of lags.
 _REACHES = (2**11, 2**13, 2**15)
-#: Speed: lags after which the power of A is a new one. Balls that go on by A wrap, so more
-#: of them take more bits.
-_FRESH = 32
 
 
 def autoregression_for(covariances: NDArray) -> Autoregression:
@@ -249,7 +246,7 @@ def _beyond(noise: Autoregression, response: WhitenedResponse, reach: int) -> fl
     """
     A, b, _, d = response.system.matrices
     order = len(noise.coefficients)
-    state = Powers(A).times(max(reach - order - 1, 0), b)
+    state = Orbit(A, b).at(max(reach - order - 1, 0))
     later = (state.transpose() * response.gramian * state)[0, 0]
     energy = (b.transpose() * response.gramian * b + d.transpose() * d)[0, 0]
     of_plant = (later.abs_upper() * energy.abs_upper()).sqrt()
@@ -291,12 +288,9 @@ def _of_plant(response: WhitenedResponse, column: int, reach: int) -> list[Ball]
     energy = b.transpose() * response.gramian * b + d.transpose() * d
     found = [energy[0, 0]]
     echo = (A.transpose() * response.gramian * b + C.transpose() * d).transpose()
-    powers = Powers(A)
-    state = b
+    orbit = Orbit(A, b)
     for lag in range(reach):
-        # balls that go on by A wrap
-        state = A * state if lag % _FRESH else powers.times(lag, b)
-        found.append((echo * state)[0, 0])
+        found.append((echo * orbit.at(lag))[0, 0])
     return found
 
 

@@ -33,7 +33,7 @@ from ..numerics.thresholds import MOST_STATES_IN_BALLS
 from ..privacy.repetition import Correlations, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..systems.linear import Autoregression, Plant, spectral_radius
-from ._apart import LagBounds, Powers, are_many, bounds_apart
+from ._apart import LagBounds, Orbit, are_many, bounds_apart
 from ._autoregression import ChangesBehind, are_told_apart, changes_behind
 from ._endless import (
     WhitenedResponse,
@@ -277,8 +277,8 @@ def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, fl
     radius = Ball(float(moves.radius))
     echo = A.transpose() * response.gramian * b + C.transpose() * d
     energy = b.transpose() * response.gramian * b + d.transpose() * d
-    powers = Powers(A)
-    states = [powers.times(m, b) for m in range(min(moves.longest, _MOST_LAGS) - 1)]
+    orbit = Orbit(A, b)
+    states = [orbit.at(m) for m in range(min(moves.longest, _MOST_LAGS) - 1)]
     products: list[Ball] = [energy[0, 0]]
     products += [(state.transpose() * echo)[0, 0] for state in states]
     scaled = BallMatrix(len(products), 1, [each * radius**2 for each in products])

@@ -30,7 +30,7 @@ from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
-from ._apart import LagBounds, Powers, bounds_apart, several_together
+from ._apart import LagBounds, Orbit, bounds_apart, several_together
 from ._patterns import (
     MOST_RELAXED,
     PatternSearch,
@@ -79,10 +79,10 @@ def _products(
     A, B, C, D = system.matrices
     onward = A.transpose() * gramian * B + C.transpose() * D
     echo = onward.transpose()
-    powers = Powers(A)
+    orbit = Orbit(A, B)
     found = [B.transpose() * gramian * B + D.transpose() * D]
     for lag in range(count - 1):
-        found.append(echo * powers.times(lag, B))
+        found.append(echo * orbit.at(lag))
     values = []
     largest = 0.0
     for matrix in found:
