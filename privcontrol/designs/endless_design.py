@@ -13,17 +13,14 @@ nothing in the mean of a long run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..noise._autoregression import (
-    are_told_apart,
     autoregression_for,
     hides_by_correlations,
     shift_behind_autoregression,
@@ -33,33 +30,24 @@ from ..noise._patterns import MOST_EXACT, MOST_RELAXED
 from ..noise.parts import Filtered, NoisePart, White
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, round_up
-from ..numerics.objects import ByContent
-from ..numerics.progress import piece, search_round
+from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE
 from ..privacy.budget import scale_to_budget
 from ..secrets.secret import SecretInputs
-from ..systems.linear import (
-    Autoregression,
-    LinearSystem,
-    frequency_response,
-    impulse_energies,
-    poles_of,
+from ..systems.linear import Autoregression, LinearSystem, frequency_response
+from .problem import DesignProblem, Proposal, StationaryDesign, price_of
+from .realisation import FLOOR
+from .shaping_problem import (
+    LONG_CHANGE,
+    Certified,
+    ShapingProblem,
+    mean_cost,
+    shapings_for,
+    spectrum_for,
 )
-from .problem import (
-    DesignProblem,
-    Proposal,
-    StationaryDesign,
-    price_of,
-)
-from .realisation import FLOOR, MOST_STATES, NOT_STABLE, Realisation
-from .spectrum import FrequencyGrid, Responses, adjoint, best_spectrum
-from .sums import LevelSums, with_sums
-from .windowed import BestSpectrum
 
 #: Largest shift of noise next to a floor that almost suffices, over the allowed one.
 _MOST_LEFT = 1e3
-#: Orders from one up to below this are tried for changes at a distance.
-_LOW_ORDERS = 5
 #: Why an event of secret time needs a signal for each output.
 _NOT_EXACT = (
     "moved: the outputs outnumber the secret signals, and C (A - I) is rounded in double "
@@ -74,12 +62,8 @@ _ROUNDED = (
 )
 #: The gap that is asked for by default.
 _USUAL_GAP = 0.01
-#: Orders of autoregressions that are tried, relative to the longest change, and its length
-#: from which on they are.
+#: Orders of autoregressions that are tried, relative to the longest change.
 _AUTOREGRESSIVE = (2, 4)
-_LONG_CHANGE = 32
-#: Largest order that is looked for, for each output.
-_OF_OUTPUT = 12
 #: Frequencies at which a plant is looked at, and its least relative gain for noise that
 #: enters with the secret.
 _LOOKED_AT = 33
@@ -107,7 +91,7 @@ def endless(problem: DesignProblem) -> Proposal:
     if request.floor is not None:
         own = white_shift(secret, request.floor)
         white = LinearSystem.gain(np.diag(request.floor))
-        own_cost = _mean_cost(price, white)
+        own_cost = mean_cost(price, white)
         floor = (White(request.floor),)
     if own <= allowed:
         design = StationaryDesign(
@@ -168,7 +152,7 @@ def stationary_design(
     if secret.energies is not None:
         return _plant_driven(secret, secret.energies, allowed, weight)
     response = None
-    problem = _Problem(secret, weight, order, gap)
+    problem = ShapingProblem(secret, weight, order, gap)
     if _enters_with(secret):
         if secret.origin is not None:
             raise PrivacyError(_NOT_EXACT)
@@ -179,7 +163,7 @@ def stationary_design(
             raise PrivacyError(_ROUNDED)
         response = secret.system
         hidden = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
-        problem = _Problem(hidden, weight.after(response), order, gap)
+        problem = ShapingProblem(hidden, weight.after(response), order, gap)
     driven = None
     if secret.windows and not secret.signals and not secret.balls:
         driven = _driven_in_windows(secret, allowed, weight)
@@ -188,7 +172,7 @@ def stationary_design(
         if order is None:
             problem = replace(problem, enough=driven.cost * allowed**2 / (1 + gap))
     with piece(0, 2):
-        best = _spectrum_for(problem)
+        best = spectrum_for(problem)
     bound = best.lower_bound / allowed**2
     if driven is not None and order is None and driven.cost <= bound * (1 + gap):
         return replace(
@@ -210,15 +194,7 @@ def stationary_design(
     )
 
 
-class _Certified(NamedTuple):
-    """A shaping with its certified shift, and its cost."""
-
-    shaping: LinearSystem
-    shift: float
-    cost: float
-
-
-def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
+def _cheapest_certified(problem: ShapingProblem, allowed: float) -> Certified:
     """The cheapest certified shaping of all that are tried.
 
     Where several changes miss a large gap, those of the usual gap are tried as well.
@@ -226,7 +202,7 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
     least = _cheapest_within(problem, allowed)
     if not problem.secret.several or problem.gap <= _USUAL_GAP:
         return least
-    enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
+    enough = spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     if least.cost > enough:
         with suppress(UncertifiableError):
             finer = _cheapest_within(replace(problem, gap=_USUAL_GAP), allowed)
@@ -234,7 +210,7 @@ def _cheapest_certified(problem: _Problem, allowed: float) -> _Certified:
     return least
 
 
-def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
+def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
     """The cheapest certified shaping of those for a gap.
 
     They are realised from the best spectrum, then, as long as none is within the gap of
@@ -242,7 +218,7 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
     vanishes in some direction, double precision holds a realisation only of noise that
     does so less.
     """
-    enough = _spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
+    enough = spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     least = _autoregressive(problem, allowed, enough)
     if least is not None and problem.sums is not None:
         return _no_dearer_than_once(problem, allowed, least)
@@ -251,7 +227,7 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
     refusal: UncertifiableError | None = None
     for added in _additions(problem.gap):
         try:
-            tried = _shapings_for(problem, added)
+            tried = shapings_for(problem, added)
         except UncertifiableError as error:
             refusal = refusal or error
             continue
@@ -278,8 +254,8 @@ def _cheapest_within(problem: _Problem, allowed: float) -> _Certified:
 
 
 def _no_dearer_than_once(
-    problem: _Problem, allowed: float, found: _Certified
-) -> _Certified:
+    problem: ShapingProblem, allowed: float, found: Certified
+) -> Certified:
     """Return noise for several changes, or that for one of them, scaled, where it costs less."""
     alone = replace(problem, secret=problem.secret.once)
     shape = _cheapest_certified(alone, allowed).shaping
@@ -294,15 +270,15 @@ def _no_dearer_than_once(
 
 
 def _autoregressive(
-    problem: _Problem, allowed: float, enough: float
-) -> _Certified | None:
+    problem: ShapingProblem, allowed: float, enough: float
+) -> Certified | None:
     """The cheapest certified autoregression for one long change, None for other secrets.
 
     The spectrum of the best noise for a change of many samples takes as many states, and
     the inverse of an autoregression ends.
     """
     secret = problem.secret
-    if not hides_by_correlations(secret) or secret.longest < _LONG_CHANGE:
+    if not hides_by_correlations(secret) or secret.longest < LONG_CHANGE:
         return None
     least = None
     for times in _AUTOREGRESSIVE:
@@ -316,7 +292,7 @@ def _autoregressive(
             continue
         size = shift / allowed * (1 + 1e-12)  # above the roundings of the shift
         shaping = unit.scaled(size)
-        found = _Certified(shaping, allowed, _mean_cost(problem.price, shaping))
+        found = Certified(shaping, allowed, mean_cost(problem.price, shaping))
         if least is None or found.cost < least.cost:
             least = found
         if least.cost <= enough:
@@ -342,7 +318,7 @@ def _plant_driven(
     sizes = round_up(radii / allowed, 2)
     shift = float_above((radii / sizes).max())
     shaping = LinearSystem.gain(np.diag(sizes))
-    cost = _mean_cost(weight, secret.system.after(shaping))
+    cost = mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
     part = Filtered(shaping, secret.system)
     return StationaryDesign(part, shift, cost, bound, secret.scaled_system)
@@ -385,7 +361,7 @@ def _driven_in_windows(
         return (shaping, shift), shift / allowed
 
     (shaping, shift), _, _ = scale_to_budget(evaluated, float_above(1 / allowed, 2))
-    cost = _mean_cost(weight, secret.system.after(shaping))
+    cost = mean_cost(weight, secret.system.after(shaping))
     part = Filtered(shaping, secret.system)
     return StationaryDesign(part, shift, cost, math.nan, secret.scaled_system)
 
@@ -398,7 +374,7 @@ def white_design(
     unit = white_shift(secret, np.ones(outputs))
     size = float_above(unit / allowed, 4)
     shaping = LinearSystem.gain(size * np.eye(outputs))
-    cost = _mean_cost(weight, shaping)
+    cost = mean_cost(weight, shaping)
     part = Filtered(shaping)
     return StationaryDesign(part, allowed, cost, math.nan, secret.scaled_system)
 
@@ -406,157 +382,3 @@ def white_design(
 def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
     """A number that no shift of independent noise of some sizes (p,) exceeds."""
     return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)
-
-
-@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
-def _spectrum_for(problem: _Problem) -> BestSpectrum:
-    """The best spectrum, that of every budget, so a sweep over budgets finds it again."""
-    return problem.optimum()
-
-
-@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
-def _shapings_for(problem: _Problem, added: float) -> list[tuple[float, LinearSystem]]:
-    """Shapings for a shift of one and their estimated costs, the cheapest one first.
-
-    They are realised from the best spectrum with a share of white noise that is added.
-    Changes at a distance may share less of those of lower order, whose estimates say
-    nothing.
-    """
-    best = _spectrum_for(problem)
-    with piece(0, 2):
-        realised = problem.realised(best.spectrum, added)
-    orders = range(realised.order + 1)
-    enough = best.lower_bound * (1 + problem.gap)
-    if problem.order is not None:
-        orders = orders[: problem.order + 1]
-        enough = 0.0
-    with piece(1, 2):
-        found = [problem.cheapest(realised.stable(orders), enough)]
-    _, first = found[0]
-    if problem.secret.several_apart:
-        for lower in realised.stable(range(1, min(first.order, _LOW_ORDERS))):
-            _, shaping = problem.cheapest([lower], 0.0)
-            found.append((0.0, shaping))
-    return found
-
-
-def _mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:
-    """Mean cost of a sample of shaped noise."""
-    return float(impulse_energies(price.after(shaping)).sum())
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem(ByContent):
-    """A secret that shaped noise has to hide, the price of that noise, and its options."""
-
-    secret: SecretInputs
-    price: LinearSystem
-    order: int | None
-    gap: float
-    enough: float = math.inf  # a bound at which the search for it ends
-
-    @cached_property
-    def grid(self) -> FrequencyGrid:
-        """The frequencies at which the secret's responses and the price are resolved."""
-        both = [poles_of(self.price), poles_of(self.secret.system)]
-        poles = np.concatenate(both)
-        if self.sums is not None:
-            return FrequencyGrid.fitting_shapes(poles, self.sums.span)
-        return FrequencyGrid.fitting(poles, self.secret.longest)
-
-    @cached_property
-    def sums(self) -> LevelSums | None:
-        """The sums of long levels at a distance, None if the secret is another one."""
-        secret = self.secret
-        if not (secret.several_apart and are_told_apart(secret)):
-            return None
-        if secret.longest < _LONG_CHANGE or len(secret.signals) != 1:
-            return None
-        (moves,) = secret.signals
-        return LevelSums(moves.longest, moves.events, moves.separation)
-
-    @cached_property
-    def responses(self) -> Responses:
-        return Responses.of(self.secret, self.grid.points)
-
-    @cached_property
-    def prices(self) -> NDArray:
-        """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
-        return frequency_response(self.price, self.grid.points)
-
-    def optimum(self) -> BestSpectrum:
-        """The best spectrum."""
-        gap = min(self.gap, 1.0)
-        weight = adjoint(self.prices) @ self.prices
-        if self.sums is None:
-            return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
-
-        def solved(columns: NDArray, start: NDArray | None) -> BestSpectrum:
-            return best_spectrum(
-                self.grid, weight, Responses(columns), gap, start=start
-            )
-
-        (moves,) = self.secret.signals
-        response = frequency_response(self.secret.system, self.grid.points)
-        impulse = response[:, 0, moves.column] * float(moves.radius)
-        columns = self.responses.columns
-        return with_sums(self.grid, impulse, self.sums, columns, solved, gap / 4)
-
-    def covariances(self, lags: int) -> NDArray:
-        """Covariances (lags + 1,) of the best noise with one output."""
-        return self.grid.covariances(_spectrum_for(self).spectrum[:, 0, 0].real, lags)
-
-    def realised(self, spectrum: NDArray, added: float) -> Realisation:
-        """Systems for a spectrum and white noise of a share of each output's variance."""
-        most = max(MOST_STATES, _OF_OUTPUT * spectrum.shape[1])
-        return Realisation.of(self.grid, spectrum, min(self.gap, 1.0), added, most)
-
-    def cheapest(
-        self, shapings: Iterable[LinearSystem], enough: float
-    ) -> tuple[float, LinearSystem]:
-        """The cheapest of some shapings, or the first that costs no more than enough.
-
-        Each is scaled to a shift of one. Its cost, which comes first, and its shift are
-        means over the grid.
-        """
-        least = np.inf
-        best = None
-        for shaping in shapings:
-            with search_round(shaping.order):
-                shaped = frequency_response(shaping, self.grid.points)
-            left = self.responses.through(partial(np.linalg.solve, shaped))
-            square = left.largest_square(self.grid)
-            priced = np.abs(self.prices @ shaped) ** 2
-            mean = self.grid.mean(priced.sum(axis=(1, 2)))
-            cost = square * float(mean)
-            if cost < least:
-                least = cost
-                best = shaping.scaled(math.sqrt(square))
-            if least <= enough:
-                break
-        if best is None:
-            raise UncertifiableError(NOT_STABLE)
-        return least, best
-
-    def certified(self, shaping: LinearSystem, allowed: float) -> _Certified:
-        """The shaping scaled until its certified shift is allowed."""
-
-        def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
-            scaled = shaping.scaled(size)
-            if isinstance(scaled, Autoregression) and hides_by_correlations(
-                self.secret
-            ):
-                shift = shift_behind_autoregression(scaled, self.secret)
-            else:
-                shift = shift_behind(scaled, self.secret)
-            return (scaled, shift), shift / allowed
-
-        guess = float_above(1 / allowed, 2)
-        found, _, excess = scale_to_budget(evaluated, guess)
-        if not excess <= 1:
-            raise UncertifiableError(
-                "the noise does not meet its budget when evaluated back; ask for another "
-                "order"
-            )
-        scaled, shift = found
-        return _Certified(scaled, shift, _mean_cost(self.price, scaled))

@@ -12,7 +12,7 @@ import scipy.optimize
 from repeats import few
 
 import privcontrol as pc
-from privcontrol.designs import endless_design
+from privcontrol.designs import shaping_problem
 from privcontrol.noise import shift as shift_module
 from privcontrol.noise.parts import Structured, White
 from privcontrol.noise.shift import Shift, certified_shift
@@ -291,7 +291,7 @@ def test_a_bound_that_is_no_number_is_no_promise(monkeypatch, bounds):
 
 def test_noise_whose_shift_is_no_number_is_not_taken_for_small_enough(monkeypatch):
     plant = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)
-    monkeypatch.setattr(endless_design, "shift_behind", lambda *_: np.nan)
+    monkeypatch.setattr(shaping_problem, "shift_behind", lambda *_: np.nan)
     with pytest.raises(pc.UncertifiableError, match="does not meet its budget"):
         pc.design_output_noise(
             plant,

@@ -348,7 +348,9 @@ def test_noise_that_fades_with_a_secret_state_is_below_the_stationary_bound(
         beside = people.design.cost
         assert people.guarantee.satisfies(BUDGET)
     assert spent / samples + beside < 0.9 * for_ever.design.lower_bound
-    assert fading.std[0] > 100 * fading.covariance(samples - 1, samples - 1)[0, 0] ** 0.5
+    assert (
+        fading.std[0] > 100 * fading.covariance(samples - 1, samples - 1)[0, 0] ** 0.5
+    )
     best = lqg(for_ever, codesign=True)
     quiet = lqg(None).steady_state_cost().total
     if not with_people:  # what the loop costs when the noise is over

@@ -1,0 +1,212 @@
+"""Shape noise without a horizon: its best spectrum, systems for it, and what they hide.
+
+A `ShapingProblem` resolves the secret's responses and the price on a grid of frequencies. Its
+best spectrum (`spectrum.py`) is realised by systems (`realisation.py`), which are scaled
+until their certified shift is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..noise._autoregression import (
+    are_told_apart,
+    hides_by_correlations,
+    shift_behind_autoregression,
+)
+from ..noise._endless import shift_behind
+from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import float_above
+from ..numerics.objects import ByContent
+from ..numerics.progress import piece, search_round
+from ..privacy.budget import scale_to_budget
+from ..secrets.secret import SecretInputs
+from ..systems.linear import (
+    Autoregression,
+    LinearSystem,
+    frequency_response,
+    impulse_energies,
+    poles_of,
+)
+from .realisation import MOST_STATES, NOT_STABLE, Realisation
+from .spectrum import FrequencyGrid, Responses, adjoint, best_spectrum
+from .sums import LevelSums, with_sums
+from .windowed import BestSpectrum
+
+#: Orders from one up to below this are tried for changes at a distance.
+_LOW_ORDERS = 5
+#: Largest order that is looked for, for each output.
+_OF_OUTPUT = 12
+#: Length of a change from which on it is long.
+LONG_CHANGE = 32
+
+
+class Certified(NamedTuple):
+    """A shaping with its certified shift, and its cost."""
+
+    shaping: LinearSystem
+    shift: float
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class ShapingProblem(ByContent):
+    """A secret that shaped noise has to hide, the price of that noise, and its options."""
+
+    secret: SecretInputs
+    price: LinearSystem
+    order: int | None
+    gap: float
+    enough: float = math.inf  # a bound at which the search for it ends
+
+    @cached_property
+    def grid(self) -> FrequencyGrid:
+        """The frequencies at which the secret's responses and the price are resolved."""
+        both = [poles_of(self.price), poles_of(self.secret.system)]
+        poles = np.concatenate(both)
+        if self.sums is not None:
+            return FrequencyGrid.fitting_shapes(poles, self.sums.span)
+        return FrequencyGrid.fitting(poles, self.secret.longest)
+
+    @cached_property
+    def sums(self) -> LevelSums | None:
+        """The sums of long levels at a distance, None if the secret is another one."""
+        secret = self.secret
+        if not (secret.several_apart and are_told_apart(secret)):
+            return None
+        if secret.longest < LONG_CHANGE or len(secret.signals) != 1:
+            return None
+        (moves,) = secret.signals
+        return LevelSums(moves.longest, moves.events, moves.separation)
+
+    @cached_property
+    def responses(self) -> Responses:
+        return Responses.of(self.secret, self.grid.points)
+
+    @cached_property
+    def prices(self) -> NDArray:
+        """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
+        return frequency_response(self.price, self.grid.points)
+
+    def optimum(self) -> BestSpectrum:
+        """The best spectrum."""
+        gap = min(self.gap, 1.0)
+        weight = adjoint(self.prices) @ self.prices
+        if self.sums is None:
+            return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
+
+        def solved(columns: NDArray, start: NDArray | None) -> BestSpectrum:
+            return best_spectrum(
+                self.grid, weight, Responses(columns), gap, start=start
+            )
+
+        (moves,) = self.secret.signals
+        response = frequency_response(self.secret.system, self.grid.points)
+        impulse = response[:, 0, moves.column] * float(moves.radius)
+        columns = self.responses.columns
+        return with_sums(self.grid, impulse, self.sums, columns, solved, gap / 4)
+
+    def covariances(self, lags: int) -> NDArray:
+        """Covariances (lags + 1,) of the best noise with one output."""
+        return self.grid.covariances(spectrum_for(self).spectrum[:, 0, 0].real, lags)
+
+    def realised(self, spectrum: NDArray, added: float) -> Realisation:
+        """Systems for a spectrum and white noise of a share of each output's variance."""
+        most = max(MOST_STATES, _OF_OUTPUT * spectrum.shape[1])
+        return Realisation.of(self.grid, spectrum, min(self.gap, 1.0), added, most)
+
+    def cheapest(
+        self, shapings: Iterable[LinearSystem], enough: float
+    ) -> tuple[float, LinearSystem]:
+        """The cheapest of some shapings, or the first that costs no more than enough.
+
+        Each is scaled to a shift of one. Its cost, which comes first, and its shift are
+        means over the grid.
+        """
+        least = np.inf
+        best = None
+        for shaping in shapings:
+            with search_round(shaping.order):
+                shaped = frequency_response(shaping, self.grid.points)
+            left = self.responses.through(partial(np.linalg.solve, shaped))
+            square = left.largest_square(self.grid)
+            priced = np.abs(self.prices @ shaped) ** 2
+            mean = self.grid.mean(priced.sum(axis=(1, 2)))
+            cost = square * float(mean)
+            if cost < least:
+                least = cost
+                best = shaping.scaled(math.sqrt(square))
+            if least <= enough:
+                break
+        if best is None:
+            raise UncertifiableError(NOT_STABLE)
+        return least, best
+
+    def certified(self, shaping: LinearSystem, allowed: float) -> Certified:
+        """The shaping scaled until its certified shift is allowed."""
+
+        def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+            scaled = shaping.scaled(size)
+            if isinstance(scaled, Autoregression) and hides_by_correlations(
+                self.secret
+            ):
+                shift = shift_behind_autoregression(scaled, self.secret)
+            else:
+                shift = shift_behind(scaled, self.secret)
+            return (scaled, shift), shift / allowed
+
+        guess = float_above(1 / allowed, 2)
+        found, _, excess = scale_to_budget(evaluated, guess)
+        if not excess <= 1:
+            raise UncertifiableError(
+                "the noise does not meet its budget when evaluated back; ask for another "
+                "order"
+            )
+        scaled, shift = found
+        return Certified(scaled, shift, mean_cost(self.price, scaled))
+
+
+@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
+def spectrum_for(problem: ShapingProblem) -> BestSpectrum:
+    """The best spectrum, that of every budget, so a sweep over budgets finds it again."""
+    return problem.optimum()
+
+
+@lru_cache(maxsize=8)  # a sweep over budgets asks again and again
+def shapings_for(
+    problem: ShapingProblem, added: float
+) -> list[tuple[float, LinearSystem]]:
+    """Shapings for a shift of one and their estimated costs, the cheapest one first.
+
+    They are realised from the best spectrum with a share of white noise that is added.
+    Changes at a distance may share less of those of lower order, whose estimates say
+    nothing.
+    """
+    best = spectrum_for(problem)
+    with piece(0, 2):
+        realised = problem.realised(best.spectrum, added)
+    orders = range(realised.order + 1)
+    enough = best.lower_bound * (1 + problem.gap)
+    if problem.order is not None:
+        orders = orders[: problem.order + 1]
+        enough = 0.0
+    with piece(1, 2):
+        found = [problem.cheapest(realised.stable(orders), enough)]
+    _, first = found[0]
+    if problem.secret.several_apart:
+        for lower in realised.stable(range(1, min(first.order, _LOW_ORDERS))):
+            _, shaping = problem.cheapest([lower], 0.0)
+            found.append((0.0, shaping))
+    return found
+
+
+def mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:
+    """Mean cost of a sample of shaped noise."""
+    return float(impulse_energies(price.after(shaping)).sum())
