@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -20,7 +22,8 @@ from privcontrol.core import (
 from privcontrol.core.ball_noise import BlockNoise
 from privcontrol.core.blocks import _Norm
 from privcontrol.privacy import loss as loss_module
-from privcontrol.privacy.loss import PrivacyLoss, by_kind, composed
+from privcontrol.privacy.loss import PrivacyLoss, Product, by_kind, composed
+from privcontrol.privacy.walls import Wall
 
 TIGHT = PrivacyBudget(epsilon=1.0, delta=1e-5)
 LOOSE = PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -120,12 +123,30 @@ def test_losses_of_blocks_compose_to_a_bound_of_all_pairs(monkeypatch, most):
     assert not both.attained
 
 
+def test_what_all_rows_have_stays_and_of_the_rest_the_largest_counts():
+    shared, own, other = (0.5, 2, math.inf), (0.9, 1, math.inf), (0.7, 3, math.inf)
+    rows = [
+        Product(radial=((shared, 3), (own, 1))),
+        Product(radial=((shared, 1), (other, 2))),
+    ]
+    found = dict(loss_module._one_radial(rows))
+    assert found == {shared: 1, own: 1, (0.7, 1, math.inf): 1, (0.5, 1, math.inf): 1}
+
+
 def test_a_kind_of_several_keeps_what_each_move_shows():
     blocks = PrivacyLoss.blocks([[1.0, 0.0], [0.0, 0.99]], [3, 1])
     both = composed(blocks, PrivacyLoss.gaussian(0.5))
     gaussian, radial = by_kind(both)
     assert gaussian.gdp == 0.5
     assert radial.delta(0.5) == blocks.delta(0.5)
+
+
+def test_walls_stay_with_the_gaussian_noise_that_is_kept_within_them():
+    kept = Product(square=Fraction(1, 4), walls=((Wall(6.0, 0.5), 1),))
+    inside = replace(PrivacyLoss.gaussian(0.5), rows=(kept,))
+    gaussian, laplace = by_kind(composed(inside, PrivacyLoss.laplace([[0.3]])))
+    assert gaussian.rows == (kept,)
+    assert not laplace.rows[0].walls
 
 
 def test_releases_are_drawn_and_audited():

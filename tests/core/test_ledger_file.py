@@ -56,6 +56,11 @@ def edited(path, statement, *values):
         connection.execute(statement, values)
 
 
+def test_a_ledger_needs_a_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="expected an existing folder"):
+        PrivacyLedger(BUDGET, tmp_path / "none" / "ledger")
+
+
 def test_open_demands_an_existing_file_and_takes_its_budget(path, tmp_path):
     assert account(PrivacyLedger.open(str(path))) == account(
         PrivacyLedger(BUDGET, path)

@@ -264,15 +264,18 @@ def test_the_error_of_a_dense_root_covers_its_rounding():
 def test_certified_bounds_are_as_sharp_as_they_say():
     """(1 + 2^-90) - 1 is a wide ball of 64 bits; more bits are taken until it is not."""
     tiny = Fraction(1, 2**90)
+    asked = []
 
     def evaluate():
         one = Ball(1)
+        asked.append(one)
         return [(one + one / 2**90) - one, one / 3 * tiny.numerator / tiny.denominator]
 
     bounds = certified(evaluate, bits=64)
     assert Fraction(float(bounds[0])) >= tiny
     assert bounds[0] == pytest.approx(float(tiny), rel=1e-9, abs=0.0)
     assert Fraction(float(bounds[1])) >= tiny / 3
+    assert len(asked) == 2  # 128 bits are enough
 
 
 @pytest.mark.parametrize("bounds", [(1.0, np.nan), (np.nan, 1.0), (np.nan,)])
