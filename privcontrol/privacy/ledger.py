@@ -305,17 +305,13 @@ class PrivacyLedger:
         PrivacyError
             If the last note has another mark: a copy of the file was faster.
         """
-        instance_of(identity, str, "identity", "gateway.identity")
-        place = positive_integer(index, "index", zero=True)
-        for given in (mark,) if before is None else (before, mark):
-            instance_of(given, str, "mark", "secrets.token_hex(16)")
         name = f"gateway {identity}"
 
         def further(known: Snapshot) -> Change:
             reached, last = known.notes.get(name, (0, None))
             if last != before:
                 raise another_copy(reached)
-            return Change(None, known.state, {name: (place, mark)})
+            return Change(None, known.state, {name: (index, mark)})
 
         self._store.update(further, [name])
 
