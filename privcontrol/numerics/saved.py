@@ -25,9 +25,12 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 import numpy as np
 
+from .thresholds import MOST_HELD
+
 SCHEMA = 3
-#: Bytes of a design file at most: dense noise of 3,000 samples and outputs has 230 MB.
-_LARGEST = 1 << 29
+#: Bytes of a design file at most: each number of the largest table has 16 digits. Dense
+#: noise of 3,000 samples and outputs has 230 MB.
+_LARGEST = 16 * MOST_HELD
 
 #: It imports every class of the package whose objects files hold. A ledger may hold the
 #: guarantee of noise that nothing else in its process knows.

@@ -17,7 +17,7 @@ from privcontrol.noise import shift as shift_module
 from privcontrol.noise.parts import Structured, White
 from privcontrol.noise.shift import Shift, certified_shift
 from privcontrol.noise.whitened import dense_root
-from privcontrol.numerics.balls import Ball
+from privcontrol.numerics.balls import Ball, current_bits
 from privcontrol.regions import halving
 from privcontrol.regions.region import box_around, matrix_of
 from privcontrol.secrets.secret import UncertainMoves
@@ -276,6 +276,18 @@ def test_certified_bounds_are_as_sharp_as_they_say():
     assert bounds[0] == pytest.approx(float(tiny), rel=1e-9, abs=0.0)
     assert Fraction(float(bounds[1])) >= tiny / 3
     assert len(asked) == 2  # 128 bits are enough
+
+
+def test_bounds_that_stay_wide_are_sought_in_4096_bits():
+    asked = []
+
+    def evaluate():
+        asked.append(current_bits())
+        return [Ball(1, 0.5)]
+
+    (found,) = certified(evaluate, bits=64)
+    assert 1.5 <= found < 1.5 + 1e-8
+    assert asked == [64, 128, 256, 512, 1024, 2048, 4096]
 
 
 @pytest.mark.parametrize("bounds", [(1.0, np.nan), (np.nan, 1.0), (np.nan,)])
