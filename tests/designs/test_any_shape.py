@@ -20,6 +20,7 @@ from privcontrol.noise._patterns import (
     PatternSearch,
     bound_of,
     largest_pattern,
+    largest_signs,
     relaxation,
 )
 from privcontrol.noise.parts import Correlated, Filtered
@@ -159,6 +160,23 @@ def test_signs_are_searched_unless_they_are_many_and_matrices_too(size, quick):
     assert (bound < 0.9 * np.abs(gram).sum()) == (size == 10 or not quick)
     of_ones, _ = largest_pattern(np.ones((size, size)), quick=quick)
     assert size**2 < of_ones < size**2 * (1 + 1e-11)  # rounding counts
+
+
+def test_signs_of_several_axes_are_turned():
+    """Those of the largest axis alone end at 0.91 of the largest value."""
+    root = np.random.default_rng(52).normal(size=(20, 20))
+    gram = root @ root.T
+    values, _ = largest_signs(gram, np.ones((1, 20)))
+    assert values[0] == pytest.approx(largest_pattern(gram)[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("size, is_searched", [(400, True), (401, False)])
+def test_up_to_400_signs_are_relaxed(size, is_searched):
+    """Of three signs two are alike, and the dual is 9. Sizes of entries add up to 12."""
+    gram = np.eye(size)
+    gram[:3, :3] = 3 * np.eye(3) - 1
+    bound, _ = largest_pattern(gram)
+    assert bound == pytest.approx(size - 3 + (9 if is_searched else 12), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", few(range(4), of=2))

@@ -205,6 +205,14 @@ def test_the_text_says_what_repetition_does(readme):
         assert words not in told
 
 
+def test_a_million_changes_are_the_most_that_are_told(monkeypatch):
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, duration=2, shape="level")
+    noise = designed(lag(0.5), secret)
+    monkeypatch.setattr(PrivacyGuarantee, "_found", lambda self, count: 0.0)
+    told = " ".join(noise.guarantee.explain().split())
+    assert "stays within 25 % for up to 1048576, 50 % for up to 1048576" in told
+
+
 def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
     g = readme.guarantee
     far = g.repeated(20, separation=96).gdp
