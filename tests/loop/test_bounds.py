@@ -23,6 +23,21 @@ def read(information):
     return moments._Read(SimpleNamespace(root=root, open=np.eye(size)), turn)
 
 
+@pytest.mark.parametrize("gap, is_lost", [(0.0099, False), (0.0101, True)])
+def test_a_search_that_ends_a_hundredth_above_its_bound_is_lost(
+    monkeypatch, gap, is_lost
+):
+    ends = [noise_program.Solved(np.eye(1), 1.0, 1.0 - x, 1.0) for x in (2 * gap, gap)]
+    monkeypatch.setattr(noise_program, "_minima", lambda program, least: iter(ends))
+    program = SimpleNamespace(is_ball=False, spread=np.ones(1))
+    solved = noise_program._solved.__wrapped__
+    if is_lost:
+        with pytest.raises(pc.UncertifiableError, match="does not find the noise"):
+            solved(program, 10.0)
+    else:
+        assert solved(program, 10.0) is ends[1]
+
+
 def test_the_growth_between_two_readings_is_that_of_their_information():
     """The least q with F_2 <= q F_1, by a generalised eigenvalue."""
     rng = np.random.default_rng(0)
