@@ -20,7 +20,8 @@ from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, rank_tolerance
 from ..numerics.progress import piece
 from ..secrets.secret import Responses, all_responses
-from .correlated import dense_noise, evaluated, least_scale, scaled_to_fit
+from .correlated import dense_noise
+from .fitted import evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal
 from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
 

@@ -15,7 +15,7 @@ from privcontrol.core import (
 )
 from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
-from privcontrol.designs.correlated import _tolerance
+from privcontrol.designs.cheapest_covariance import _tolerance
 from privcontrol.designs.coupled_units import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
 from privcontrol.loop.controller import settled
