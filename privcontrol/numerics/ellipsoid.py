@@ -317,9 +317,11 @@ def rough_shape(
     Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
     of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
     after ``updates``. It begins with the weights that ``begun`` has for as many points and
-    balls, and leaves its own there.
+    balls, and leaves its own there. One ball alone needs no search.
     """
     size, count = points.shape
+    if not count and len(balls) == 1:
+        return _around_ball(balls[0], floor)
     logs = np.zeros(count) if weights is None else np.log(weights)
     held = [_BallWeight(root, None) for root in balls]
     if begun is not None and begun.fit(points, balls):
@@ -384,6 +386,21 @@ def rough_shape(
     shares = np.exp(logs - logs.max())
     weights = shares / shares.sum()
     return replace(found, support=np.arange(count), weights=weights)
+
+
+def _around_ball(root: NDArray, floor: float) -> Shape:
+    """The covariance of least trace that is at least E E^T, and ``floor``^2.
+
+    No other one has a smaller variance along any eigenvector of E E^T.
+    """
+    vectors, sizes, _ = scipy.linalg.svd(root)
+    squares = np.zeros(len(root))
+    squares[: len(sizes)] = sizes**2
+    rounding = gamma(8 * sum(root.shape)) * squares.sum()
+    variances = np.maximum(squares + rounding, floor**2)
+    least = np.maximum(squares - rounding, floor**2)
+    lower_bound = float(least.sum() * (1 - ROUNDED))
+    return Shape(vectors * np.sqrt(variances), lower_bound, float(variances.sum()))
 
 
 def rough_shape_over_time(

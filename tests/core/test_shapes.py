@@ -415,12 +415,15 @@ def test_a_rough_shape_beside_a_floor_has_the_cost_that_cvxpy_finds(floor):
     assert np.linalg.eigvalsh(covariance)[0] >= floor**2 * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("floor, count", [(0.0, 0), (0.05, 6), (0.4, 6)])
-def test_a_rough_shape_around_balls_has_the_cost_that_cvxpy_finds(floor, count):
+@pytest.mark.parametrize(
+    "floor, count, widths",
+    [(0.0, 0, (2, 5, 7)), (0.05, 6, (2, 5, 7)), (0.4, 6, (2, 5, 7)), (0.4, 0, (4,))],
+)
+def test_a_rough_shape_around_balls_has_the_cost_that_cvxpy_finds(floor, count, widths):
     rng = np.random.default_rng(2)
     scales = np.logspace(0, -1, 5)[:, None]
     points = 0.7 * rng.normal(size=(5, count)) * scales
-    balls = [rng.normal(size=(5, width)) * scales for width in (2, 5, 7)]
+    balls = [rng.normal(size=(5, width)) * scales for width in widths]
     rough = rough_shape(points, 1e-3, floor=floor, balls=balls)
     sigma = cp.Variable((5, 5), PSD=True)
     covered = [cp.matrix_frac(p, sigma) <= 1 for p in points.T]
