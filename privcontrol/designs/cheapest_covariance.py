@@ -7,6 +7,7 @@ least weighted variance. In hundreds of dimensions it is one within the gap of t
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -203,8 +204,7 @@ def _nearly_cheapest(
         return None
     points = responses.points / problem.allowed_beside_grid
     balls = [ball / problem.allowed_beside_grid for ball in responses.balls]
-    span = _span(np.hstack([points, *balls]))
-    span[~responses.moved] = 0.0  # no noise where rounding alone would put some
+    span = _span_of(responses)
     rank = span.shape[1]
     if rank < MANY_DIMENSIONS and not level:
         return None
@@ -248,6 +248,14 @@ def _even_floor(problem: DesignProblem) -> float | None:
     if np.abs(costs - even * np.eye(len(costs))).max() > EPS * len(costs) * even:
         return None
     return math.sqrt(even)
+
+
+@lru_cache(maxsize=2)  # a search for a floor asks again and again
+def _span_of(responses: Responses) -> NDArray:
+    """Orthonormal columns (m, r) that span the responses to single moves and balls."""
+    span = _span(np.hstack([responses.points, *responses.balls]))
+    span[~responses.moved] = 0.0  # no noise where rounding alone would put some
+    return span
 
 
 def _span(columns: NDArray) -> NDArray:

@@ -86,7 +86,7 @@ class Windows:
     separation: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Responses:
     """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves.
 
