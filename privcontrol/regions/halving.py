@@ -349,7 +349,8 @@ def _worst_corner(moves: UncertainMoves, middle: NDArray, slopes: NDArray) -> ND
     columns = np.transpose([middle, *slopes], (2, 0, 1))
     products = columns @ columns.swapaxes(1, 2)
     every = np.column_stack([np.ones(len(turns)), turns])
-    squares = np.sum(every @ products * every, axis=2)
+    pairs = every[:, :, None] * every[:, None, :]
+    squares = products.reshape(len(products), -1) @ pairs.reshape(len(pairs), -1).T
     return np.sqrt(squares.max(axis=1)) * (1 + FINE)
 
 
@@ -369,7 +370,7 @@ def outputs_of(moves: UncertainMoves, long: NDArray, counted: NDArray) -> NDArra
     """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
     flat = long.reshape(*long.shape[:-3], -1)
     none = np.zeros((*flat.shape[:-1], 1))
-    return np.append(flat, none, axis=-1)[..., _places(moves)[:, counted]]
+    return np.append(flat, none, axis=-1).take(_places(moves)[:, counted], axis=-1)
 
 
 def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
@@ -384,11 +385,13 @@ def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
     corner = middle
     largest = 0.0
     while True:
-        left, sizes, right = np.linalg.svd(corner, full_matrices=False)
-        if sizes[0] <= largest * (1 + FINE):
+        values, axes = np.linalg.eigh(corner.T @ corner)
+        size = float(np.sqrt(values[-1]))
+        if size <= largest * (1 + FINE):
             break
-        largest = float(sizes[0])
-        rises = left[:, 0] @ slopes @ right[0]
+        largest = size
+        worst = axes[:, -1]
+        rises = (corner @ worst) @ slopes @ worst
         corner = middle + np.tensordot(np.where(rises < 0, -1.0, 1.0), slopes, 1)
     above = np.eye(middle.shape[1]) * (1 + FINE)
     for first in range(0, len(turns), _AT_ONCE):
