@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from ..noise._endless import endless_secret, secrets_of
 from ..noise.grid import grid_shift
-from ..noise.parts import Filtered, NoisePart, White
+from ..noise.parts import Correlated, Filtered, NoisePart, White
 from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import float_above
+from ..numerics.linalg import float_above, shortened
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
@@ -188,29 +188,39 @@ def scaled_to_region(
     """Noise that is larger, floor and all, by what it takes to meet the budget.
 
     Its bound is that of noise with this floor for the plants that represent the region.
+    The noise is an exact multiple of what is certified first, so nothing is halved again.
     """
     request = problem.request
     allowed = request.allowed_shift
+    short = replace(sized, parts=tuple(map(_shortened, sized.parts)))
 
-    def evaluated(gain: float) -> tuple[PartsAndShift, float]:
-        parts = tuple(part.scaled(gain) for part in sized.parts)
-        shift = shift_in_region(request, parts)
-        return (parts, shift), shift / allowed
+    def evaluated(gain: float) -> tuple[Proposal, float]:
+        scaled = short.scaled(float(shortened(gain, 27, np.ceil)))
+        return scaled, shift_in_region(request, scaled.parts) / allowed
 
     _, start = evaluated(1.0)
     start *= 1 + ROUNDED
     if request.factor is not None and not request.scale:
         start = max(start, 1.0)
-    (parts, _), gain, excess = scale_to_budget(evaluated, start)
+    found, _, excess = scale_to_budget(evaluated, start)
     if not excess <= 1:
         raise UncertifiableError(
             "models: the noise does not meet its budget when evaluated back; narrow the "
             "region"
         )
-    floor = parts[-1].white
+    floor = found.parts[-1].white
     least = size(replace(problem, request=replace(request.standing, floor=floor)))
     bound = min(least.lower_bound, least.cost)
-    return Proposal(parts, sized.cost * gain**2, bound)
+    return Proposal(found.parts, found.cost, bound)
+
+
+def _shortened(part: NoisePart) -> NoisePart:
+    """Noise of a run whose numbers leave room for those of a factor."""
+    if isinstance(part, Correlated):
+        return replace(part, root=shortened(part.root, 26))
+    if isinstance(part, White):
+        return replace(part, scale=shortened(part.scale, 26))
+    return part
 
 
 # -- plants that vary --------------------------------------------------------------------

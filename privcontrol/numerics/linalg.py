@@ -105,6 +105,15 @@ def float_above(value: ArrayLike, ulps: int = 1) -> float:
     return float(round_up(value, ulps))
 
 
+def shortened(value: ArrayLike, bits: int, rounding: np.ufunc = np.rint) -> Any:
+    """Return the float (array) of so many bits nearest to `value`, or above it by `np.ceil`.
+
+    The product of numbers of 26 and of 27 bits is exact.
+    """
+    mantissa, exponent = np.frexp(value)
+    return np.ldexp(rounding(np.ldexp(mantissa, bits)), exponent - bits)
+
+
 def smallest(
     meets: Callable[[float], bool],
     low: float,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..noise.parts import NoisePart, PartSum
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
+from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..numerics.thresholds import CERTAIN, FINE, LARGEST_SIZE, ROUNDED
 from ..secrets.secret import UncertainMoves
@@ -47,9 +48,8 @@ def signs(count: int) -> NDArray:
     return np.array(list(product((-1.0, 1.0), repeat=count)))
 
 
-@lru_cache(maxsize=4)  # what a design has certified is certified again at its end
 def largest_shift(
-    every: tuple[UncertainMoves, ...], parts: tuple[NoisePart, ...], horizon: int
+    every: tuple[UncertainMoves, ...], parts: Sequence[NoisePart], horizon: int
 ) -> float:
     """Return a certified upper bound of y under every plant.
 
@@ -65,6 +65,18 @@ def largest_shift(
         If the bound is not finite.
     """
     whitening = Whitening.of(parts, horizon)
+    bound, attained = bound_in_units(every, whitening)
+    return float_above(whitening.finite(bound, attained), 2)
+
+
+@lru_cache(maxsize=4)  # what a design has certified is certified again at its end
+def bound_in_units(
+    every: tuple[UncertainMoves, ...], whitening: Whitening
+) -> tuple[float, float]:
+    """Return the bound in units of the floor, inf if there is none, and what is attained.
+
+    Noise that is some times as large, exactly, has the same bound in units of its floor.
+    """
     whole = [_of_all_plants(moves, whitening) for moves in every]
     # what attains less everywhere than something does decides nothing
     lower = max(box.attained for box in whole)
@@ -72,7 +84,7 @@ def largest_shift(
     for moves, box in zip(every, whole, strict=True):
         upper, lower = _halved(moves, whitening, box, lower)
         uppers.append(upper)
-    return max(uppers)
+    return max(uppers), lower
 
 
 @dataclass
@@ -98,7 +110,7 @@ class Glance:
         whitening = Whitening.of(parts, self.horizon)
         if not self._ends:
             ends = [_descended(moves, whitening) for moves in self.every]
-            found = [_finite(box.bound, box.attained) for box in ends]
+            found = [whitening.finite(box.bound, box.attained) for box in ends]
             self._ends = ends
             return max(found)
         found = []
@@ -106,7 +118,7 @@ class Glance:
             decides = end.bounds > end.bound / _DECIDING
             before = np.where(decides, np.inf, 0.0)
             box = _Box.within(end.middle, end.widths, before)
-            found.append(_settled(moves, whitening, box).bound)
+            found.append(_settled(moves, whitening, box).bound / whitening.unit)
         return max(found)
 
 
@@ -219,31 +231,29 @@ def _halved(
             lower = max(lower, closer[0].attained)
         boxes.remove(worst)
         boxes += closer
-    return float_above(_finite(max(worst.bound, lower), lower)), lower
+    return max(worst.bound, lower), lower
 
 
-def _finite(bound: float, attained: float) -> float:
-    """Return a bound, if there is one."""
-    if np.isfinite(bound):
-        return bound
-    raise UncertifiableError(
-        "models: the guarantee over the box cannot be certified down to what "
-        f"some plant in it attains, {attained:.3g}: narrow the half-widths or the uncertain "
-        "entries, or pass box.sampled(count), whose guarantee covers the sampled plants only"
-    )
-
-
-@dataclass(frozen=True)
-class Whitening:
-    """The map of outputs whose norms are y, and y <= ||s / floor|| for every s.
+@dataclass(frozen=True, eq=False)
+class Whitening(ByContent):
+    """The map of outputs whose norms are y times a unit, and y <= ||s / floor|| for every s.
 
     With the other parts of the noise, in units of the floor, as U diag(s) V^T, it shrinks
     the directions U by 1 / sqrt(1 + s^2).
+
+    Attributes
+    ----------
+    unit : float
+        The largest entry of the floor.
+    floor : ndarray, shape (T p,)
+        In that unit.
+    columns : ndarray, shape (T p, K)
+        The other parts of the noise, in units of the floor.
     """
 
+    unit: float = field(compare=False)
     floor: NDArray
-    directions: NDArray
-    shrink: NDArray
+    columns: NDArray
 
     @classmethod
     def of(cls, parts: Sequence[NoisePart], horizon: int) -> Whitening:
@@ -253,12 +263,36 @@ class Whitening:
             raise ValueError(
                 "models: a PlantBox needs Gaussian noise with a white floor (floor=...)"
             )
+        unit = float(white.max())
         floor = np.tile(white, horizon)
         columns = PartSum(parts).responses(horizon).reshape(len(floor), -1)
-        in_units = columns / floor[:, None]
-        directions, sizes, _ = scipy.linalg.svd(in_units, full_matrices=False)
-        shrink = 1 / np.sqrt(1 + sizes**2)
-        return cls(floor, directions, shrink)
+        return cls(unit, floor / unit, columns / floor[:, None])
+
+    @cached_property
+    def _turned(self) -> tuple[NDArray, NDArray]:
+        directions, sizes, _ = scipy.linalg.svd(self.columns, full_matrices=False)
+        return directions, 1 / np.sqrt(1 + sizes**2)
+
+    @property
+    def directions(self) -> NDArray:
+        """Directions U (T p, k) of the other parts."""
+        return self._turned[0]
+
+    @property
+    def shrink(self) -> NDArray:
+        """What it makes of unit vectors along them."""
+        return self._turned[1]
+
+    def finite(self, bound: float, attained: float) -> float:
+        """Return a bound of y, if there is one, from that of the norms."""
+        if np.isfinite(bound):
+            return bound / self.unit
+        raise UncertifiableError(
+            "models: the guarantee over the box cannot be certified down to what "
+            f"some plant in it attains, {attained / self.unit:.3g}: narrow the half-widths "
+            "or the uncertain entries, or pass box.sampled(count), whose guarantee covers "
+            "the sampled plants only"
+        )
 
     def in_units(self, columns: NDArray) -> NDArray:
         """Outputs (.., T p, M) in units of the floor, whose norms are at least y."""

@@ -47,7 +47,7 @@ def shift_nearby(
         nearby = _Nearby.of(moves)
         bound = max(bound, nearby.shift(whitening))
         of_floor = max(of_floor, nearby.shift_of_floor(whitening))
-    return float_above(bound) if bound < of_floor else math.inf
+    return float_above(bound / whitening.unit, 2) if bound < of_floor else math.inf
 
 
 def _numbers(moves: UncertainMoves) -> int:

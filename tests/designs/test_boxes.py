@@ -234,9 +234,9 @@ def test_a_certificate_does_not_depend_on_what_was_certified_before():
     box = pc.PlantBox.around(plant, relative=3e-3)
     secret = pc.DisturbanceAdjacency(0.5)
     noise = [White(np.array([1.7, 3.4]))]
-    halving.largest_shift.cache_clear()
+    halving.bound_in_units.cache_clear()
     alone = box.shift(noise, secret, 20).value
-    halving.largest_shift.cache_clear()
+    halving.bound_in_units.cache_clear()
     box.shift([White(np.array([1.0, 2.0]))], secret, 20)
     assert box.shift(noise, secret, 20).value == alone
 
@@ -258,11 +258,29 @@ def test_only_moves_that_decide_are_looked_at_again(monkeypatch):
     monkeypatch.setattr(halving, "_bounded", counted)
     for some in (1, 1 << 30):
         monkeypatch.setattr(halving, "_LOOKED_AT", some)
-        halving.largest_shift.cache_clear()
+        halving.bound_in_units.cache_clear()
         looks.append(0)
         bounds.append(box.shift(noise, secret, 20).value)
     assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)
     assert 3 * looks[0] < 2 * looks[1]
+
+
+def test_noise_that_is_scaled_to_a_box_is_halved_once():
+    """It is an exact multiple of what told its size, and another process finds the same."""
+    plant = cases.random_plant(3, states=3, outputs=2, radius=0.8)
+    box = pc.PlantBox.around(plant, relative=3e-3)
+    halving.bound_in_units.cache_clear()
+    noise = pc.design_output_noise(
+        plant,
+        horizon=12,
+        budget=cases.BUDGET,
+        adjacency=pc.DisturbanceAdjacency(0.5),
+        models=box,
+        floor="auto",
+    )
+    assert halving.bound_in_units.cache_info().misses == 1
+    halving.bound_in_units.cache_clear()
+    assert noise.guarantee_for(box) == noise.guarantee
 
 
 @pytest.mark.parametrize("few", [True, False])
@@ -283,7 +301,7 @@ def test_noise_that_is_only_compared_is_judged_by_one_small_box(monkeypatch, few
     secret = pc.DisturbanceAdjacency(0.5)
     compared = Compared(box, secret, horizon_of(20))
     looks = []
-    for sizes in ([1.0, 1.0], [0.1, 0.1], [1.0, 3.0]):
+    for sizes in ([1.0, 1.0], [0.1, 0.11], [1.0, 3.0]):
         boxes.clear()
         parts = [White(np.array(sizes))]
         about = compared.shift(parts).value

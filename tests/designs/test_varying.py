@@ -439,5 +439,5 @@ def test_a_file_says_to_the_last_bit_what_its_design_said(kind, tmp_path):
     )
     noise.save(tmp_path / "noise.json")
     _program.solved.cache_clear()
-    halving.largest_shift.cache_clear()
+    halving.bound_in_units.cache_clear()
     assert pc.load(tmp_path / "noise.json").guarantee == noise.guarantee
