@@ -310,8 +310,9 @@ def options(
         What must be hidden.
     loop : PrivateLoop, optional
         The loop without privacy. Its outputs are the signal that the noise is compared
-        with, its filter prices the noise, and its controller is the local loop. A loop
-        of `private_lqg` with ``P0`` is compared by the cost of its whole run.
+        with, and its controller is the local loop. Without a horizon its filter prices
+        the noise. A loop of `private_lqg` with ``P0`` is compared by the cost of its
+        whole run, behind noise of least variance.
 
     Returns
     -------
@@ -535,7 +536,7 @@ def _tried(way: _Way, asked: dict[str, Any], public: _Public | None) -> Option:
         if "local" in given:
             sys = _on_site(cast("ct.StateSpace", sys), given.pop("local"))
         priced = _priced(public, given["horizon"]) if sys is way.plant else None
-        if priced is not None:
+        if priced is not None and not given["horizon"].ends:
             given["weight"] = priced.loop
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

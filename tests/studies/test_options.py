@@ -405,6 +405,23 @@ def test_the_signal_of_a_run_is_the_mean_square_of_its_outputs():
     )
 
 
+def test_over_a_run_ways_have_the_noise_of_least_variance():
+    """Noise for a loop may be a hundred times as large where a run ends."""
+    room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"])
+    public = pc.private_lqg(
+        room, 1, 1, 1e-2, 1e-2, controls=["heat"], P0=1, terminal=0, horizon=16
+    )
+    asked = {
+        "horizon": 16,
+        "budget": BUDGET,
+        "adjacency": pc.DisturbanceAdjacency({"people": 1.0}, duration=4),
+    }
+    found = by_name(pc.options(room, **asked, loop=public))
+    plain = pc.design_output_noise(room, **asked, models="exact")
+    assert found["shaped"].noise == plain
+    assert found["shaped"].price > 0
+
+
 def test_a_loop_with_a_prior_and_a_list_of_plants_has_options():
     plants = [DRONE] * 4 + [ct.ss(0.9 * DRONE.A, DRONE.B, DRONE.C, 0, 0.5)] * 4
     for k, plant in enumerate(plants):
