@@ -293,7 +293,7 @@ def design_output_noise(
     with one_thread, timed_bar(progress, faster(request, plant)):
         noise = _answered(asked)
     noise = priced_by_shape(noise, weight)
-    check_size(noise, max_std)
+    check_size(noise, max_std, weight is not None)
     is_alone = noise.process.total.consists_of(Structured) and not request.has_models
     if is_alone and not isinstance(models, str):
         warn_user(_EXACT_MODEL)

@@ -38,9 +38,13 @@ _MANY_STATES = 40
 
 
 def check_size(
-    noise: SummedNoise, max_std: ArrayLike | Mapping[str, float] | None
+    noise: SummedNoise,
+    max_std: ArrayLike | Mapping[str, float] | None,
+    weighted: bool = False,
 ) -> None:
     """Compare noise with ``max_std``, by default with the effect of its secret.
+
+    ``weighted`` noise was designed with a weight, which may price some of it at nothing.
 
     From 100 times the effect it warns, and from 10,000 times it raises a `PrivacyError`.
     The effect is the largest one over the run, without the growth of unstable modes. A
@@ -59,11 +63,18 @@ def check_size(
             return
     growth = ", growth of unstable modes apart," if growth_of(plant) > 1 else ""
     subject = one_move_of(adjacency)
+    way_out = _way_out(noise)
+    if weighted:
+        way_out = (
+            "Where weight= prices noise at next to nothing, as a loop does at the end of "
+            "its run, it may be as large: leave weight= out for noise of least variance. "
+            f"Otherwise {way_out[0].lower()}{way_out[1:]}"
+        )
     text = (
         f"the noise at {plant.outputs[worst]} has a standard deviation of "
         f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {subject} does "
         f"to it{growth} within {min(noise.horizon, _LOOKED_AT)} samples "
-        f"({effects[worst]:.4g}). {_way_out(noise)}"
+        f"({effects[worst]:.4g}). {way_out}"
     )
     if ratios[worst] < _ABSURD:
         warn_user(text)

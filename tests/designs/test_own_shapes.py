@@ -288,6 +288,18 @@ def test_noise_100_times_the_effect_of_its_secret_is_worth_a_warning(
         design(plant, secret, horizon=4, models="exact")
 
 
+def test_of_noise_that_a_loop_prices_at_nothing_the_weight_is_named():
+    """The last reading of a run costs a loop nothing: 58 K where 0.75 K would do."""
+    room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"])
+    loop = pc.private_lqg(room, 1, 1, 1e-2, 1e-2, controls=["heat"])
+    secret = pc.DisturbanceAdjacency({"people": 1.0}, duration=4)
+    with pytest.warns(pc.PrivacyWarning, match="leave weight= out"):
+        priced = design(room, secret, horizon=16, models="exact", weight=loop)
+    plain = design(room, secret, horizon=16, models="exact")
+    assert priced.std[0] > 50 * plain.std[0]
+    assert priced.stds[0, :-1].max() < 1.1 * plain.std[0]
+
+
 def test_noise_for_a_region_of_unstable_plants_is_refused_by_its_effect():
     """Once compared with the same secret at t = 0, under the same models."""
     names = {"states": ["heat"], "inputs": ["feed"]}
