@@ -395,12 +395,13 @@ def private_lqg(
         each, and their published values settle at r. The sum z of r - yhat has weight 1
         in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
-        Choose the noise too, for the same request. Over a horizon that needs P0. The
-        noise is then the best one for this loop among those of at most ``cap`` times
-        the std, in every direction, of the request's noise of least variance, and
-        `PrivateLoop.optimality` has its certified gap. Without a horizon the co-design
-        alternates between observer and noise. The loop never costs more than without
-        it.
+        Choose the noise too, for the same request. Over a horizon that needs P0. For a
+        secret of the state the noise is then the best one for this loop among those of
+        at most ``cap`` times the std, in every direction, of the request's noise of least
+        variance, and `PrivateLoop.optimality` has its certified gap. For other secrets
+        filter and noise change in turns as long as that saves costs, and the noise's
+        variances over the run add up to at most cap^2 times the least. Without a horizon
+        they change in turns too, with no cap. The loop never costs more than without it.
     cap : float, optional
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
         Law of the noise that ``codesign=True`` chooses, by default that of ``noise``; "auto"

@@ -43,6 +43,9 @@ from .kalman import finite_model
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 from .noise_program import NoiseProgram
 
+#: What costs are compared with where no bound of noise is known.
+_WITHOUT_NOISE = "a loop without noise, the only bound known for this secret"
+
 #: Frequencies at which the bound without a horizon is evaluated, and those next to the
 #: peak of a pole, in widths of it.
 _FREQUENCIES = 4096
@@ -74,8 +77,10 @@ class Optimality:
         Least cost of additive noise of any law that keeps the budget, with any linear
         filter; NaN where it is not known, as for a ``gdp`` and without a horizon.
     among : str
-        The noise whose least cost ``excess`` is about, in words. As a text the object
-        says `excess`, which counts noise of any size.
+        The noise whose least cost ``excess`` is about, in words. Where no bound of noise
+        is known, it is a loop without noise, and the distance to the best noise may be
+        far less than ``excess``. As a text the object says `excess`, which counts noise
+        of any size.
     """
 
     cost: float
@@ -121,7 +126,7 @@ class Optimality:
 
     def __str__(self) -> str:
         law = f"within {shown(100 * self.excess)} % of the least cost of {self.among}"
-        if math.isnan(self.universal_bound):
+        if math.isnan(self.universal_bound) or self.among == _WITHOUT_NOISE:
             return law
         excess = _excess(self.cost, self.universal_bound)
         return f"{law}, {shown(100 * excess)} % of that of every law"
@@ -158,6 +163,8 @@ def optimality(loop: LoopData) -> Optimality:
         if any_law is not None:
             universal = float(np.fmax(least_cost(loop, any_law), least))
         found = Optimality.between(cost, lower, lower, universal)
+        if lower <= least:
+            return replace(found, among=_WITHOUT_NOISE)
         if loop.never_ends and hides_start(noise.request.adjacency):
             return replace(found, among="stationary noise of this law")
         return found

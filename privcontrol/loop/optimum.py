@@ -3,28 +3,35 @@
 For secrets of the state it is the optimum of a convex program, see `noise_program`. For
 other secrets filter and noise change in turns: the cost of privacy with the best filter
 is a convex function of the inverse covariance of the noise, and the noise that costs the
-filter of another noise least never costs more.
+filter of another noise least never costs more. Where the loop hardly feels it, such noise
+may be a hundred times as large for a thousandth of the cost, so over a horizon it has a
+small price.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.blocks import cheapest_blocks, cheapest_rows, rank_read
 from ..designs.correlated import is_energy_ball
 from ..designs.designed import designed
 from ..designs.laws import laws_for
+from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..numerics.errors import UncertifiableError
 from ..numerics.progress import progress_bar
 from ..numerics.thresholds import ALIKE, MOST_ROUNDS
 from ..privacy.radial_design import ball_rate_of
 from .data import LoopData
-from .moments import expected_total
+from .moments import Expected, expected_total
 from .noise_program import NoiseProgram
 from .optimality import check_covered, shift_of_any_law
 
@@ -52,7 +59,7 @@ def optimal_loop(
     if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
         return loop  # there is nothing to choose
     if not loop.hides_states:
-        return _in_turns(loop, progress)
+        return _in_turns(loop, cap, progress)
     if is_laplace:
         return _of_independent_numbers(loop, cap)
     program = NoiseProgram.of(loop)
@@ -151,19 +158,26 @@ def _of_pure_blocks(loop: LoopData, allowed: float) -> NoiseProgram | None:
     return program if len(program.moves) > 1 else None
 
 
-def _in_turns(loop: LoopData, progress: bool) -> LoopData:
-    """Choose noise and filter for each other, as long as the cost falls."""
+def _in_turns(loop: LoopData, cap: float, progress: bool) -> LoopData:
+    """Choose noise and filter for each other, as long as the cost falls within the cap."""
     noise = loop.private_noise
+    most, priced = math.inf, None
+    if noise.horizon.ends:
+        plain = designed(noise.request, loop.side.plant)
+        most = cap**2 * np.sum(plain.stds**2)
+        priced = partial(_PricedLoop.of, plain=plain, cap=cap)
     before = expected_total(loop)
     history = [("filter for the noise", before)]
     faster = "progress=True shows how far they are"
     with progress_bar(MOST_ROUNDS, progress, "turn", faster) as bar:
         for _ in range(MOST_ROUNDS):
-            shaped = designed(noise.request, loop.side.plant, weight=loop)
+            weight = priced(loop) if priced else loop
+            shaped = designed(noise.request, loop.side.plant, weight=weight)
             tried = loop.with_noise(shaped)
             after = expected_total(tried)
             bar.update(1)
-            if not after < before:
+            is_large = priced is not None and np.sum(shaped.stds**2) > most
+            if is_large or not after < before:
                 break
             loop = tried
             history.append(("noise and filter", after))
@@ -171,3 +185,35 @@ def _in_turns(loop: LoopData, progress: bool) -> LoopData:
                 break
             before = after
     return replace(loop, history=tuple(history))
+
+
+@dataclass(frozen=True, eq=False)
+class _PricedLoop:
+    """A loop that prices noise, with a small price of each variance besides.
+
+    What the loop hardly feels, such as noise of a run's last reading, is not free then.
+    With the price P / ((c^2 - 1) s) of a noise of variances s that costs the loop P, no
+    noise that costs less has variances of more than c^2 s, and what such noise of s costs
+    rises by the share 1 / (c^2 - 1).
+    """
+
+    loop: LoopData
+    root: float
+
+    @classmethod
+    def of(cls, loop: LoopData, plain: OutputNoise, cap: float) -> _PricedLoop:
+        """Return it for noise of least variance and a cap c."""
+        expected = Expected.of(loop, loop.known_design.P0)
+        paid = expected.cost(replace(loop, noise=plain)).privacy
+        spread = np.sum(plain.stds**2)
+        price = paid / ((cap**2 - 1) * spread) if spread else 0.0
+        return cls(loop, math.sqrt(price))
+
+    def noise_weight(self, horizon: float) -> Callable[[ArrayLike], NDArray]:
+        """Return the map from output noise over a run to what it costs."""
+        half = cast("Callable[[ArrayLike], NDArray]", self.loop.noise_weight(horizon))
+
+        def both(columns: ArrayLike) -> NDArray:
+            return np.vstack([half(columns), self.root * np.asarray(columns)])
+
+        return both

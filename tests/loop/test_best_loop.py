@@ -871,3 +871,44 @@ def test_a_loop_that_never_stops_has_a_gap_too():
     assert 0 <= together.optimality.gap < 0.02
     assert separate.optimality.gap > together.optimality.gap
     assert separate.optimality.lower_bound <= together.optimality.cost
+
+
+def battery_loop(**given):
+    """A store that a meter reads: dear in few directions, so noise may grow at will."""
+    house = ct.ss(1.0, [[0.25, -0.25]], 1.0, 0, 0.25, inputs=["charger", "load"])
+    noise = pc.design_output_noise(
+        house,
+        horizon=12,
+        adjacency=pc.DisturbanceAdjacency({"load": 2.0}, duration=2),
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+    )
+    weights = {"Q": 1, "R": 0.1, "QN": 0.01, "RN": 0.01, "controls": ["charger"]}
+    return pc.private_lqg(house, **weights, noise=noise, P0=1.0, **given)
+
+
+@pytest.mark.parametrize("cap", [1.5, 10.0])
+def test_turns_choose_no_noise_far_above_that_of_least_variance(cap):
+    """It was 60 times as large, for a cost that is equal to 5e-5."""
+    plain = battery_loop()
+    best = battery_loop(codesign=True, cap=cap)
+    assert np.sum(best.noise.stds**2) <= cap**2 * np.sum(plain.noise.stds**2)
+    assert (best.noise.std < 2.5 * plain.noise.std).all()
+    steps = [cost for _, cost in best.history]
+    assert steps[-1] < 0.9996 * steps[0]
+    one, other = (loop.cost(**cases.DRAWN) for loop in (plain, best))
+    assert steps[0] == pytest.approx(one.total + one.terminal)
+    assert steps[-1] == pytest.approx(other.total + other.terminal)
+
+
+def test_of_windows_only_the_loop_without_noise_is_known():
+    """Within 1060 % of the least cost of noise of this law, was said of good noise."""
+    loop = battery_loop()
+    found = loop.optimality
+    quiet = battery_loop().with_noise(None)
+    cost = quiet.cost(**cases.DRAWN)
+    assert found.lower_bound == pytest.approx(cost.total + cost.terminal)
+    assert str(found).endswith(
+        "% of the least cost of a loop without noise, the only bound known for this secret"
+    )
+    level = tank_loop(horizon=8, duration=3, shape="level").optimality
+    assert "of the least cost of noise of this law" in str(level)
