@@ -18,8 +18,9 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol import core
 from privcontrol.consensus.runs import step_count
-from privcontrol.designs.useful import growth_of
+from privcontrol.designs.useful import effects_of, growth_of
 from privcontrol.numerics.checks import check_memory
+from privcontrol.privacy.horizon import horizon_of
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -289,6 +290,13 @@ def test_growth_of_rounding_is_none():
     """Double integrators have a radius of 1 + 1e-8 by rounding."""
     for radius, grown in ((1 + 3e-7, 1.0), (1 + 3e-6, 1 + 3e-6)):
         assert growth_of(Plant.of(ct.ss(radius, 1, 1, 0, 1.0))) == grown
+
+
+def test_effects_are_looked_at_for_two_thousand_samples():
+    """An impulse moves what integrates twice by one more each sample, from the next on."""
+    twice = ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1.0, inputs=["w"])
+    secret = pc.DisturbanceAdjacency({"w": 1.0})
+    assert effects_of(secret, Plant.of(twice), horizon_of(np.inf)) == [1998.0]
 
 
 @pytest.mark.parametrize(

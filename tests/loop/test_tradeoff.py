@@ -2,6 +2,7 @@
 
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 
 import cases
 import control as ct
@@ -11,6 +12,7 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.loop import LoopCost
 
 SETUP = {
     "Q": 20,
@@ -277,6 +279,18 @@ def test_table_and_plot(result):
     )  # true, published, estimated
     in_minutes = result.plot(time_unit="min").axes[0, 0]
     assert "30 samples or 3 min" in in_minutes.get_xlabel()
+    plt.close("all")
+
+
+@pytest.mark.parametrize("times, is_shown", [(2.9, True), (3.1, False)])
+def test_a_loop_without_measurements_is_on_the_plot_up_to_three_times_the_dearest(
+    result, times, is_shown
+):
+    dearest = max(result.total(design).max() for design in result.costs)
+    blind = replace(result, open_loop=LoopCost(times * dearest, 0.0, 0.0))
+    (ax,) = blind.plot().axes.flat
+    labels = [line.get_label() for line in ax.lines]
+    assert ("no measurements (open loop)" in labels) == is_shown
     plt.close("all")
 
 
