@@ -270,6 +270,15 @@ def without_numbers(rows):
     return {"shape": [rows, 0], "floats": []}
 
 
+def test_what_would_take_hours_or_the_memory_is_not_begun():
+    with pytest.raises(verify.Verdict, match="the shape that it names"):
+        verify.array([10**6 + 1, 0], [])
+    alone = [(1, 0.05, 32)]  # 32 Laplace numbers, whose sum is 1.6
+    assert 1e-6 < verify.composed_delta(alone, 1.0, 1e-9, 1) < 1e-4
+    with pytest.raises(verify.Verdict, match="many blocks or releases"):
+        verify.composed_delta([*alone, (1, 0.05, 1)], 1.0, 1e-9, 1)
+
+
 def test_a_name_that_comes_twice_is_refused(path):
     """The digest is about one of the two, and readers differ in which they take."""
     noise("structured").save(path)
