@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,15 +10,13 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..noise.process import NoiseProcess
+from ..numerics.thresholds import MOST_HELD
 from ..privacy.horizon import Horizon
 from ..systems.linear import (
     Plant,
 )
 from .controller import Gains
 from .side import Weights, at_sample, present
-
-#: Readings of a run up to which such a filter is computed.
-_DENSE = 6000
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +137,11 @@ def noise_covariance(noise: NoiseProcess) -> NDArray:
     `ValueError` if it takes too much memory.
     """
     size = noise.samples * noise.outputs
-    if size > _DENSE:
+    most = math.isqrt(MOST_HELD)
+    if size > most:
         raise ValueError(
             "noise: it is correlated over the whole horizon, and a filter that knows "
-            f"it takes matrices of ({size}, {size}); at most {_DENSE} are taken. "
-            "Design "
+            f"it takes matrices of ({size}, {size}); at most {most} are taken. Design "
             'noise of low order (horizon=np.inf), or pass estimator="observer"'
         )
     responses = noise.responses.reshape(size, -1)

@@ -11,6 +11,7 @@ from repeats import few
 
 import privcontrol as pc
 from privcontrol.loop import moments, noise_program, optimality
+from privcontrol.loop.dense_filter import noise_covariance
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 
@@ -36,6 +37,12 @@ def test_a_search_that_ends_a_hundredth_above_its_bound_is_lost(
             solved(program, 10.0)
     else:
         assert solved(program, 10.0) is ends[1]
+
+
+def test_a_filter_of_all_readings_is_refused_where_its_matrices_are_too_large():
+    noise = SimpleNamespace(samples=1000, outputs=6)
+    with pytest.raises(ValueError, match=r"\(6000, 6000\); at most 5792 are taken"):
+        noise_covariance(noise)
 
 
 def test_the_growth_between_two_readings_is_that_of_their_information():
