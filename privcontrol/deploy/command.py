@@ -324,7 +324,7 @@ class Relay:
         """Return the sample of a reading, if it can still be published."""
         if "index" in fields:
             sample = _number(fields["index"])
-            if not sample.is_integer():
+            if sample != int(sample):
                 raise _Refused("expected a whole number as index")
         elif self._epoch is not None and "time" in fields:
             elapsed = _number(fields["time"]) - self._epoch
@@ -361,7 +361,7 @@ class Relay:
             known = {*self._outputs, *self._places}
             named = zip(self._header, row, strict=True)
             # other columns are not needed
-            return {name: float(field) for name, field in named if name in known}
+            return {name: _read_number(field) for name, field in named if name in known}
         except (ValueError, RecursionError, csv.Error):
             wanted = f"a header that names {', '.join(self._outputs)}, between commas"
             if self._header:
@@ -375,15 +375,20 @@ def _places(epoch: float | None) -> set[str]:
     return {"index"} if epoch is None else {"index", "time"}
 
 
+def _read_number(text: str) -> float:
+    """Return the number of a text, exactly where it is an integer."""
+    return int(text) if text.removeprefix("-").isdecimal() else float(text)
+
+
 def _number(value: object) -> float:
-    """Return a value as a finite number."""
+    """Return a value as a finite number, an integer where no double is the same."""
     if type(value) is float and math.isfinite(value):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             number = float(value)
             if math.isfinite(number):
-                return number
+                return number if number == value else value
     raise _Refused("expected finite numbers")
 
 

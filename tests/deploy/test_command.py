@@ -615,6 +615,24 @@ def test_no_odd_reading_ends_a_relay_or_repeats_a_sample(design, epoch):
     assert counts["refused"] > 50
 
 
+def test_integers_that_no_double_holds_are_read_exactly(design, monkeypatch):
+    """Two of them that differ by one were 256 apart as doubles."""
+    taken = []
+
+    def published(self, values, index):
+        taken.append(int(values[0]))
+        self._next = index + 1
+        return [0.0]
+
+    monkeypatch.setattr(pc.Gateway, "_published", published)
+    counts = [2**60 + k for k in (0, 128, 129)]
+    lines = [json.dumps({"y": count}) for count in counts]
+    lines += ["y", *map(str, counts), f"-{counts[1]}"]
+    with pc.Gateway(pc.load(design), resolution="0.001") as gateway:
+        Relay(gateway).run(lines, lambda message: None)
+    assert taken == [*counts, *counts, -counts[1]]
+
+
 def test_a_state_is_of_one_process_and_one_design(design, tmp_path):
     state = tmp_path / "g"
     arguments = ("publish", design, "--state", state, *STEPS)
