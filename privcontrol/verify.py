@@ -38,7 +38,9 @@ from typing import NamedTuple
 
 TOLERANCE = 1 + Fraction(1, 10**9)  # bound over claim, for rounding in the library
 MOST_BITS = 4096
-MOST_ROWS = 10**6  # of an array, of which some without numbers say how many they have
+MOST_ROWS = 10**6  # of arrays without numbers, which only say how many they have
+MOST_SAMPLES = 10_000  # that are looked at one by one
+MOST_NUMBERS = 250_000  # of what a secret changes, and of a claim
 
 
 class Verdict(Exception):
@@ -56,6 +58,12 @@ Broken = partial(Verdict, verdict="does not hold", status=1)
 
 class TooFewBits(Exception):
     """A proof fails with so many bits; with more of them it may succeed."""
+
+
+def check_few(most, *sizes):
+    """Refuse what a short file may ask for, and what would take hours or all memory."""
+    if math.prod(sizes) > most:
+        raise NotCovered("so many samples, changes or moves")
 
 
 # -- Gaussian noise --------------------------------------------------------------------
@@ -169,6 +177,7 @@ def form_beside_floor(design, plant):
     has the energy r'H r, in units of the floor. K = (I + S'H S)^-1 S'H E is the best
     share, and any will do.
     """
+    check_few(MOST_SAMPLES, design.horizon)
     steps, E, S = compared(design, plant)
     E, S, loudness = E.balls(), S.balls(), diagonal([1 / f for f in design.white])
     each = [(A.balls(), (loudness @ C).balls()) for A, C in steps]
@@ -254,6 +263,7 @@ def largest_of_several(secret, product, left, square):
             largest = max(largest, shared(lag))
         return square
 
+    check_few(MOST_SAMPLES, k)
     first = (
         max(m * secret.apart, m // secret.columns[0].rows.width) for m in range(1, k)
     )
@@ -292,6 +302,7 @@ def explained_over_run(design, plant, secret):
     The output s is the response to what enters by column k at sample t. R is triangular,
     so v is found sample by sample. What rounding leaves unexplained is at most ``missed``.
     """
+    check_few(MOST_SAMPLES, design.horizon)
     rows, T, outputs = rows_of_noise(design), design.horizon, len(plant.outputs)
     if len(rows) != T * outputs:
         raise Broken("the root of the noise has another size than the run")
@@ -491,6 +502,8 @@ def secret_of_signals(plant, data, horizon):
     starts = range(1) if is_endless else sample_times(data, horizon)
     signals, longest = range(len(radii)), min(data["duration"], horizon)
     moved, which = data.get("moved", 0), data.get("which", False)
+    if shape != "energy":
+        check_few(MOST_NUMBERS, longest, longest + moved, moved + 1)
     is_summed = bool(is_endless and moved and not which)
     events, apart = data["events"], data["separation"]
     if not is_endless and events > 1:
@@ -552,6 +565,7 @@ def moves_of_states(plant, data, horizon):
     axes, _ = plant.entries(radii)
     if data["kind"] == "initialstateadjacency":
         if data["norm"] == inf:
+            check_few(MOST_NUMBERS, 2 ** len(radii))
             corners = [(1, *rest) for rest in pairs((1, -1), repeat=len(radii) - 1)]
             axes = axes @ Matrix(corners).T
         elif data["norm"] not in (1, 2):
@@ -564,6 +578,7 @@ def moves_of_states(plant, data, horizon):
     samples = sample_times(data, horizon)
     if samples[-1] == 0:
         return axes.balls(), axes, False
+    check_few(MOST_SAMPLES, samples[-1] + 1)
     if plant.is_varying:
         return moves_back(plant, axes, samples)
     step, follow, fixed = backward(plant)
@@ -671,7 +686,9 @@ def chosen(secret, plant):
 
 def sample_times(secret, horizon):
     """Return the samples at which a secret may move, by default all of them."""
-    given = range(horizon) if secret["times"] is None else secret["times"]
+    given = secret["times"]
+    if given is None:
+        return range(horizon)
     is_sorted = list(given) == sorted(set(given))
     if not given or not is_sorted or given[0] < 0 or given[-1] >= horizon:
         raise Broken("the secret's times are not sorted samples within the horizon")
@@ -809,6 +826,7 @@ def largest_loss(design, blocks, rows):
         raise NotCovered("noise by entries without a horizon, or readings on a grid")
     if any(y < 0 or type(n) is not int or n < 1 for row in rows for _, y, n in row):
         raise Broken("the promise has shifts that are no numbers")
+    check_few(MOST_NUMBERS, sum(n for row in rows for _, _, n in row))
     one, moves, claims = 1 << Matrix.bits, [], []
     for row in rows:
         each = [[(r, int(y * TOLERANCE * one))] * n for r, y, n in row]
@@ -1488,18 +1506,22 @@ def response_from(t, steps, columns, T):
     """
     power, shift = unit(len(columns.rows.rows)), 0
     entering, _ = whole(columns.rows)
-    numbers, is_moved = [columns.through.balls()], [columns.through]
+    numbers, is_moved = [columns.through.balls()], [moved_rows(columns.through)]
     for s in range(t + 1, T):
         (A, more), (C, its) = steps[s % len(steps)]
         O = C @ power
         over = [[(x << Matrix.bits) >> shift + its for x in row] for row in O.rows]
         numbers.append(Matrix(over, 1) @ columns.balls)
-        is_moved.append(O @ entering)
+        is_moved.append(moved_rows(O @ entering))
         power, shift = A @ power, shift + more
     found = []
     for one, moved in zip(numbers, is_moved):
-        found.append(list(zip(one.rows, map(any, moved.rows), strict=True)))
+        found.append(list(zip(one.rows, moved, strict=True)))
     return found, max(one.err for one in numbers)
+
+
+def moved_rows(matrix):
+    return list(map(any, matrix.rows))
 
 
 def static(D):
@@ -1709,7 +1731,8 @@ def value(item):
 
 def array(shape, numbers):
     """Return numbers as a list, or as a list of rows, or as one of such lists."""
-    if len(numbers) != math.prod(shape) or max(shape) > MOST_ROWS:
+    rows = math.prod(x or 1 for x in shape)
+    if len(numbers) != math.prod(shape) or rows > max(len(numbers), MOST_ROWS):
         raise NotADesign("an array does not have the shape that it names")
     if len(shape) == 1:
         return numbers

@@ -279,6 +279,68 @@ def test_what_would_take_hours_or_the_memory_is_not_begun():
         verify.composed_delta([*alone, (1, 0.05, 1)], 1.0, 1e-9, 1)
 
 
+def empty(*rows):
+    return {"shape": [*rows, 0], "floats": []}
+
+
+def more_shifts(data, count):
+    for row in data["guarantee"]["loss"]["rows"]:
+        for shift in row["shifts"]:
+            shift[1] = count
+
+
+def secret_of(**fields):
+    return lambda data: data["request"]["adjacency"].update(fields)
+
+
+def longer(data, horizon=10**18):
+    data.update(horizon=horizon)
+    data["request"].update(horizon=horizon)
+
+
+@pytest.mark.parametrize(
+    "kind, change, status",
+    [
+        ("floor", longer, 2),
+        ("ball floor", longer, 2),
+        ("states growing", longer, 2),
+        ("radial", longer, 2),
+        ("run independent", longer, 2),
+        ("run any independent", longer, 2),
+        ("independent laplace", lambda data: longer(data, 10**9), 2),
+        ("endless any", secret_of(duration=10**18), 2),
+        ("endless lasting", secret_of(duration=10**9), 2),
+        ("endless moved", secret_of(moved=10**18), 2),
+        ("endless lasting", secret_of(events=10**18, separation=9), 2),
+        ("laplace", lambda data: more_shifts(data, 10**18), 2),
+        (
+            "states",
+            lambda data: data["request"].update(floor=empty(1000, 1000, 1000)),
+            3,
+        ),
+    ],
+)
+def test_what_a_short_file_cannot_be_asked_for_is_refused_at_once(
+    kind, change, status, path
+):
+    """Each of them took hours, or all memory."""
+    first_design(kind).save(path)
+    edited(path, change)
+    report = verify.checked(path)
+    assert report["status"] == status, report
+
+
+@pytest.mark.parametrize(
+    "kind, change, most",
+    [("floor", longer, 10_000), ("laplace", more_shifts, 250_000)],
+)
+def test_as_many_as_it_looks_at_one_by_one_are_covered(kind, change, most, path):
+    for count, is_covered in ((most, True), (most + 1, False)):
+        first_design(kind).save(path)
+        edited(path, lambda data, count=count: change(data, count))
+        assert (verify.checked(path)["status"] != 2) == is_covered
+
+
 def test_a_name_that_comes_twice_is_refused(path):
     """The digest is about one of the two, and readers differ in which they take."""
     noise("structured").save(path)
