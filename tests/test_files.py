@@ -8,7 +8,7 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import cases
@@ -23,6 +23,7 @@ from verified_cases import KINDS, SOME, first_design
 
 import privcontrol as pc
 from privcontrol.noise.certify import certify
+from privcontrol.numerics.saved import Saved, decode, encode
 
 
 @pytest.fixture
@@ -627,6 +628,14 @@ def test_a_loop_of_other_fields_is_refused(field, path):
     edited(path, lambda data: data.update(field))
     with pytest.raises(ValueError, match=next(iter(field))):
         pc.load(path)
+
+
+def test_a_class_whose_annotations_nobody_resolves_comes_back():
+    @dataclass(frozen=True)
+    class Labelled(Saved):
+        label: "OfATypeChecker"  # noqa: F821
+
+    assert decode(encode(Labelled("hall"))) == Labelled("hall")
 
 
 def test_a_bound_cannot_pass_for_attained(path):

@@ -158,17 +158,24 @@ def check_fields(made: Any) -> None:
         value = getattr(made, name)
         if not _is_of(value, expected):
             raise ValueError(
-                f"path: expected another {name} of the {kind.__name__.lower()} in the file, got one of the "
-                f"type {type(value).__name__}; save the design again"
+                f"path: expected another {name} of the {kind.__name__.lower()} in the "
+                f"file, got one of the type {type(value).__name__}; save the design again"
             )
 
 
 @cache
 def _types_of(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields with which a dataclass is made."""
-    types = get_type_hints(kind) if is_dataclass(kind) else {}
-    made_with = {field.name for field in fields(kind) if field.init} if types else ()
-    return {name: types[name] for name in made_with}
+    """Return the types of the fields with which a dataclass is made.
+
+    None of a class whose annotations only a type checker resolves.
+    """
+    if not is_dataclass(kind):
+        return {}
+    try:
+        types = get_type_hints(kind)
+    except NameError:
+        return {}
+    return {field.name: types[field.name] for field in fields(kind) if field.init}
 
 
 def _is_of(value: object, expected: Any) -> bool:

@@ -328,7 +328,9 @@ def test_a_size_beyond_the_floats_is_refused(size):
 
 def test_epsilons_up_to_ten_thousand_have_a_shift():
     assert 100 < kappa_inverse(1e4, 0.1) < 200
-    with pytest.raises(ValueError, match="expected a number from 0 to 10000, got 10001"):
+    with pytest.raises(
+        ValueError, match="expected a number from 0 to 10000, got 10001"
+    ):
         kappa_inverse(10_001.0, 0.1)
 
 
