@@ -37,6 +37,8 @@ from privcontrol.core import (
     kappa_inverse,
     laplace_scale,
 )
+from privcontrol.core.row_noise import row_law
+from privcontrol.privacy.radial_design import truncation_of
 
 GAUSS, LAPLACE = PrivacyBudget(epsilon=1.0, delta=1e-2), PrivacyBudget(epsilon=1.0)
 ENTRIES, RADIUS = 10, 0.5
@@ -67,6 +69,15 @@ MECHANISMS = {
         np.abs, LAPLACE, radius=radius, norm=1, lipschitz=gain(1, 1), family="laplace"
     ),
 }
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_noise_of_rows_ends_where_it_is_to_end(dimension):
+    ball = row_law("ball", lambda: dimension, GAUSS, 1)
+    assert ball.bound == math.inf
+    truncated = row_law("truncated", lambda: dimension, GAUSS, 1)
+    bound = truncation_of(GAUSS, dimension, 1).law.bound
+    assert bound < truncated.bound < bound * (1 + 1e-14)
 
 
 @pytest.mark.parametrize("name", ["inference", "lipschitz"])
