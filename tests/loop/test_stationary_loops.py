@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 
 import privcontrol as pc
-from privcontrol.loop import optimality
+from privcontrol.loop import moments, optimality
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ROOM = ct.ss(
@@ -292,6 +292,18 @@ def test_margins_hold_from_an_uncertain_start_on(noise, P0):
     if P0 is not None:
         settled = margins[-1]
         assert (errors > settled).any(axis=1).mean() > 0.2
+
+
+def test_a_filter_with_its_last_gains_settles_where_that_without_a_horizon_is(noise):
+    known = moments.knowledge(lqg(noise, P0=4.0).data)
+    settled = known.covariance(known.settled(), predicted=True)
+    np.testing.assert_allclose(known.settling(400)[-1], settled, rtol=1e-9)
+
+
+def test_a_mode_that_noise_does_not_reach_nor_decays_has_no_gain():
+    still = ct.ss([[1.0]], [[1.0]], [[1.0]], 0, 1.0)
+    with pytest.raises(ValueError, match="must excite every mode that does not decay"):
+        pc.private_lqg(still, 1.0, 1.0, 0.0, 1.0, estimator="kalman")
 
 
 @pytest.mark.slow
