@@ -90,8 +90,9 @@ class Knowledge:
         if start.size:
             # large entries in columns of their own do not hide those next to them
             triangle, order = scipy.linalg.qr(start.T, mode="r", pivoting=True)
-            start = np.zeros((system.order, min(start.shape)))
-            start[order] = triangle[: min(start.shape)].T
+            rows = triangle[: system.order]
+            start = np.zeros_like(rows.T)
+            start[order] = rows.T
         return cls(system, start, unknown, plant)
 
     def steps(self, samples: int, lost: Container[int] = ()) -> Iterator[Step]:
