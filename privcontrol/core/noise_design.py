@@ -150,7 +150,8 @@ class NoiseDesign(PricedByShape):
         tr(W Gamma), the weighted variance of the noise.
     lower_bound : float
         No noise of the family with the same guarantee costs less; NaN where no bound is
-        known. For Laplace noise it is the cost of the cheapest ellipsoid around the
+        known. Of radial noise in one block it bounds all in one block: independent
+        blocks, which are tried under a weight, may cost less. For Laplace noise it is the cost of the cheapest ellipsoid around the
         moves, up to r times too low for r directions.
     attained : ndarray, shape (k, s), or None
         Tangent moves at which the guarantee is attained, where some are known.

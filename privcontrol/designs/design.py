@@ -111,8 +111,9 @@ def design_output_noise(
         independent noise of one size on every sample and output. Laplace noise gives
         pure differential privacy (delta = 0); its shape is a local optimum. "ball" and
         "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
-        "truncated" is for one or two directions. Where the weight prices a direction below
-        1 % of the dearest one, "ball" is several independent blocks if these cost less.
+        "truncated" is for one or two directions. Where a weight is given and prices a
+        direction below 1 % of the dearest one, "ball" is several independent blocks if
+        these cost less.
         With a floor they cover models in a list: the floor hides the rest of each move
         under a model.
         "auto" is the cheapest of "gaussian", "laplace", "ball" and "truncated" that

@@ -38,7 +38,8 @@ from ..numerics.linalg import EPS
 from ..numerics.thresholds import BLOCK, LARGEST_SIZE, SHARP
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.loss import PrivacyLoss, worst_moves
-from ..secrets.disturbance import is_covered
+from ..secrets.distinguished import distinguished
+from ..secrets.disturbance import disturbances, is_covered
 from ..secrets.joint import query_of
 from ..secrets.trajectory import (
     PlantQuery,
@@ -133,9 +134,21 @@ class DesignProblem:
         return self.law in RADIAL_LAWS
 
     @cached_property
-    def moves(self) -> Moves:
+    def hidden(self) -> Moves:
         """The hidden moves under the nominal plant."""
         return self.request.adjacency.moves(self.query.manifold)
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The same, of no more states than outputs tell where the noise's numbers count.
+
+        Laplace noise keeps the axes of a ball, along which it is certified.
+        """
+        moves = self.hidden
+        is_kept = moves.is_ball and not self.is_radial
+        if self.law == "gaussian" or is_kept or disturbances(self.request.adjacency):
+            return moves
+        return distinguished(moves, self.plant, self.horizon)
 
     @property
     def plants(self) -> tuple[Plant, ...]:
@@ -382,10 +395,10 @@ def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
     """Return tangent moves (k, s) that attain a loss, where they are known."""
     secrets = problem.request.adjacency.parts
     worst = worst_moves(loss)
-    is_ball = loss.attained and len(secrets) == 1 and problem.moves.is_ball
+    is_ball = loss.attained and len(secrets) == 1 and problem.hidden.is_ball
     if not worst and not is_ball:
         return None
-    return problem.moves.attained(worst)
+    return problem.hidden.attained(worst)
 
 
 # -- the price of noise ------------------------------------------------------------------

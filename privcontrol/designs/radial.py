@@ -27,6 +27,7 @@ from ..privacy.radial_design import (
     radial_size,
     truncation_beside,
 )
+from ..secrets.distinguished import told_rank
 from ..secrets.hiding import coordinates_in
 from .problem import DesignProblem, Proposal, white_cost
 from .structured import tangent_noise
@@ -56,7 +57,10 @@ def radial(problem: DesignProblem) -> Proposal:
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
     cost = part.law.unit_variance * problem.cost(factor)
     # the entries of Gaussian noise of this variance, times the shape
-    bound = radial_variance(problem, shape.shape[1]) * unit_bound * (1 - 1e-12)
+    told = told_rank(problem.hidden, problem.plant, problem.horizon)
+    bound = math.nan
+    if told is not None:
+        bound = radial_variance(problem, told) * unit_bound * (1 - 1e-12)
     if bound > cost:
         bound = math.nan
     found = [Proposal((part,), cost, bound, unit_bound=unit_bound)]

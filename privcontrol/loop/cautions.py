@@ -25,7 +25,7 @@ def warn_of_public_secret(loop: LoopData) -> None:
         return
     if not loop.hides_states:
         return
-    moves = DesignProblem(noise.plant_data, noise.request).moves.vectors
+    moves = DesignProblem(noise.plant_data, noise.request).hidden.vectors
     variances = np.diag(design.P0)
     # states count in their deviations, or in moves where there are none
     sizes = np.where(variances > 0, variances, np.sum(moves**2, axis=1))

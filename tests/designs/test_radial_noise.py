@@ -593,3 +593,68 @@ def test_truncated_releases_of_one_number_compose_by_convolution():
         law = BallLaw(1, each.rate * each.bound)
         variances.append(law.unit_variance / each.rate**2)
     assert variances[0] < 0.95 * variances[1]
+
+
+@pytest.mark.parametrize(
+    "family, is_ball",
+    [("ball", False), ("ball", True), ("truncated", False), ("laplace", False)],
+)
+def test_noise_has_no_more_numbers_than_outputs_tell(family, is_ball):
+    """Two readings of four secret states, of which one is never read.
+
+    Radial noise of three numbers costs a third more than that of two. The second route
+    designs for the readings without a plant, and for one whose states they are.
+    """
+    rng = np.random.default_rng(4)
+    C = np.hstack([rng.normal(size=(2, 3)), np.zeros((2, 1))])
+    plant = ct.ss(np.diag([0.9, 0.8, 0.7, 0.6]), np.zeros((4, 1)), C, 0, 1.0)
+    budget = LOOSE if family == "truncated" else PURE
+    secret = pc.StateAdjacency(1.0, times=0)
+    if is_ball:
+        secret = pc.InitialStateAdjacency(1.0)
+        left, sizes, _ = np.linalg.svd(C)
+        still = np.zeros((2, 2))
+        itself = ct.ss(still, np.zeros((2, 1)), left * sizes, 0, 1.0)
+        least = designed(family, budget, secret, itself, horizon=1).design
+    else:
+        query = pc.LinearQuery(np.eye(2))
+        readings = pc.DirectionAdjacency(C[:, :3])
+        least = pc.core.design_noise(query, readings, budget, family=family)
+    noise = designed(family, budget, secret, plant, horizon=1)
+    (part,) = noise.parts
+    assert part.once == 2
+    assert noise.guarantee.satisfies(budget)
+    close = 1e-3 if family == "laplace" else 1e-6  # whose shape is a local optimum
+    assert noise.design.cost == pytest.approx(least.cost, rel=close)
+    assert noise.design.lower_bound == pytest.approx(least.lower_bound, rel=1e-6)
+    if family == "ball":  # by brute force, in the numbers of the noise
+        entries = np.linalg.solve(C @ part.factor, C)
+        largest = np.linalg.norm(
+            entries, 2 if is_ball else None, axis=None if is_ball else 0
+        )
+        assert largest.max() == pytest.approx(noise.guarantee.epsilon(0.0), rel=1e-6)
+
+
+def test_states_that_one_reading_does_not_distinguish_share_one_number():
+    """The states of a sum move it alike; each alone is hidden by noise on the sum."""
+    total = ct.ss(np.diag([0.5, 0.5, 0.5]), np.zeros((3, 1)), [[1.0, 2.0, 0.5]], 0, 1.0)
+    secret = pc.StateAdjacency(1.0, times=0)
+    for family in ("ball", "laplace"):
+        noise = designed(family, PURE, secret, total, horizon=20)
+        assert noise.factor.shape[1] == 1
+        assert noise.std == pytest.approx(2 * math.sqrt(2), rel=1e-6)
+        assert noise.design.gap < 1e-6
+    auto = designed("auto", LOOSE, secret, total, horizon=20)
+    assert auto.design.laws[0].law == "truncated"
+
+
+@pytest.mark.parametrize("time", [0, 3])
+def test_the_bound_of_radial_noise_counts_directions_not_numbers(time):
+    """A move of two states is one direction; doubles cannot hold it in one number."""
+    plant = plant_of(2, 1)
+    secret = pc.StateAdjacency({"x0": 1.0}, times=time)
+    design = designed("ball", PURE, secret, plant, horizon=10).design
+    one = designed("laplace", PURE, secret, plant, horizon=10).design
+    # one number has the same law in both families
+    assert design.lower_bound <= one.cost * (1 + 1e-9)
+    assert design.lower_bound > 0.999 * one.lower_bound
