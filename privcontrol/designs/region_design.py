@@ -154,8 +154,9 @@ def _meeting_budget(
             shift = shift_of(request, sized.parts)
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
-        if rough is None and is_dense(request.adjacency):
-            rough = Rough(_GAP_OF_A_TRY)
+        if rough is None:
+            is_sharp = not is_dense(request.adjacency)
+            rough = Rough(ROUNDED if is_sharp else _GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
