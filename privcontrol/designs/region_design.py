@@ -614,7 +614,9 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         highest = max(float((largest - search.logs).max()), 0.0) + _ABOVE
         search.along_all(_BELOW, highest, _COARSE)
     with piece(2, 3):
-        return scaled_to_region(problem, search.sharp(), size)
+        rough = replace(search.rough, gap=ROUNDED)
+        sized = search.sharp(rough)
+        return scaled_to_region(replace(problem, rough=rough), sized, size)
 
 
 def _independent(problem: DesignProblem, size: Size) -> NDArray:
@@ -645,7 +647,8 @@ class _Search:
     ) -> None:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
-        self._problem = replace(problem, rough=Rough(gap))
+        self.rough = Rough(gap)
+        self._problem = replace(problem, rough=self.rough)
         self._flat = gap
         self._size = size
         self._excess_of = excess_of
@@ -688,10 +691,10 @@ class _Search:
         slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
         return min(self._cost(logs), float(self._dear * slope))
 
-    def sharp(self) -> Proposal:
-        """The certified noise with the best floor."""
+    def sharp(self, rough: Rough | None = None) -> Proposal:
+        """The noise with the best floor, certified unless it is still to be scaled."""
         request = replace(self._problem.request, floor=np.exp(self.logs))
-        return self._size(replace(self._problem, request=request, rough=None))
+        return self._size(replace(self._problem, request=request, rough=rough))
 
     def along_all(self, low: float, high: float, sharp: float) -> None:
         """Search for a factor of the floors of all outputs, between two logarithms."""
