@@ -293,6 +293,9 @@ class Agent:
         been sent. What is shared with a neighbour who was heard is never taken out: it
         protects the message that was sent.
 
+        An older copy of the agent's file, such as a restored backup, does not know who was
+        heard after it was made. So an agent that goes on with one must repair nothing.
+
         Parameters
         ----------
         missing : list of nodes

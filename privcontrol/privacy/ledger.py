@@ -415,11 +415,14 @@ class PrivacyLedger:
         """
         length = _duration(period)
         found: dict[datetime, PrivacyGuarantee] = {}
-        times = self.times
-        for charged_at, (_, count, guarantee) in zip(times, self.history, strict=True):
-            first = min(times).replace(hour=0, minute=0, second=0, microsecond=0)
+        charges = self._charges()  # at once: another process may charge meanwhile
+        times = [datetime.fromisoformat(entry["time"]) for entry in charges]
+        earliest = min(times, default=datetime.now(UTC))
+        first = earliest.replace(hour=0, minute=0, second=0, microsecond=0)
+        for charged_at, entry in zip(times, charges, strict=True):
             start = first + (charged_at - first) // length * length
-            charged = guarantee.released(count)
+            guarantee = PrivacyGuarantee.from_dict(entry["guarantee"])
+            charged = guarantee.released(entry["count"])
             found[start] = found[start] + charged if start in found else charged
         return [(start, self._used(found[start])) for start in sorted(found)]
 

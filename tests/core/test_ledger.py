@@ -24,6 +24,7 @@ from privcontrol.core import (
     PrivacyGuarantee,
     PrivacyLedger,
 )
+from privcontrol.privacy.store import FileStore
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -388,6 +389,29 @@ def test_what_was_spent_is_shown_by_period(path, monkeypatch):
     (all_of_it,) = ledger.by_period("7D")
     assert all_of_it == (first, pytest.approx(ledger.spent.gdp))
     assert len(ledger.by_period("1h")) == 5
+
+
+def test_periods_are_those_of_one_moment(tmp_path, monkeypatch):
+    """Another process charges between any two reads, and clocks go back."""
+    path = tmp_path / "ledger.sqlite"
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    clock(monkeypatch, *(noon + timedelta(hours=hour) for hour in (0, 30, 2, 40, 41)))
+    ledger = PrivacyLedger(PrivacyBudget(gdp=1.0), path)
+    small = gaussian(1, PrivacyBudget(gdp=0.1))
+    ledger.charge(small)
+    ledger.charge(small)
+    read = FileStore.entries
+
+    def read_before_another_charge(store):
+        found = read(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(FileStore, "entries", read)
+            PrivacyLedger.open(path).charge(small)
+        return found
+
+    monkeypatch.setattr(FileStore, "entries", read_before_another_charge)
+    days = [start.day for start, _ in ledger.by_period("1D")]
+    assert days == [1, 2]
 
 
 def test_a_period_is_a_number_and_a_unit():
