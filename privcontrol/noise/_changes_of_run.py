@@ -6,7 +6,7 @@ The whitened responses to all changes are compared as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,10 +34,7 @@ from ._windows import (
     windows_by_lag,
 )
 from .parts import NoisePart
-from .whitened import dense_root, whitened_by
-
-#: What takes responses to whitened ones and bounds of their errors.
-Whitening = Callable[[NDArray], tuple[NDArray, NDArray]]
+from .whitened import Whitening, dense_root
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ class RunOfChanges(ByContent, Deferred):
         longest = max(len(shape) for part in self._secrets for shape in part.shapes)
         if root is None:  # too little is known of the responses to compare them
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
-        whitened = whitened_by(root)
+        whitened = Whitening(root)
         products = np.zeros(self.horizon)
         squares = np.zeros(self.horizon)
         least = largest_shape = 0.0

@@ -6,7 +6,7 @@ with doubles, and every size is raised by what they may be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.linalg
@@ -31,6 +31,9 @@ from .parts import Correlated, NoisePart, PartSum
 
 #: Parts at most that zeros keep apart in a large root.
 _MOST_PARTS = 64
+#: Rows and columns, as an index, and what they are solved to, with bounds of its errors.
+_Places = tuple[NDArray, ...]
+_Solved = tuple[NDArray, NDArray]
 
 
 def output_sizes(
@@ -78,12 +81,13 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
             "the noise does not cover a protected direction: a hidden move changes an output "
             "without noise"
         )
-    whitened = whitened_by(lower)
+    whitened = Whitening(lower)
     sizes: list[float] = []
     if responses.points.shape[1]:
-        solved, wrong = whitened(responses.points)
-        outermost = np.abs(solved) + wrong
-        sizes += np.linalg.norm(outermost, axis=0).tolist()
+        squares = np.zeros(responses.points.shape[1])
+        for (_, own), (solved, wrong) in whitened.parts(responses.points):
+            squares[own] += np.sum((np.abs(solved) + wrong) ** 2, axis=0)
+        sizes += np.sqrt(squares).tolist()
     for ball in responses.balls:
         solved, wrong = whitened(ball)
         slack = np.linalg.norm(wrong) + 1e-13 * np.linalg.norm(solved)
@@ -99,47 +103,53 @@ def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
     return round_up(np.array(sizes) * rounding, 2)
 
 
-def whitened_by(lower: NDArray) -> Callable[[NDArray], tuple[NDArray, NDArray]]:
-    """Return what takes columns to Lambda^-1 times them, and to bounds of the errors.
+class Whitening:
+    """Take columns to Lambda^-1 times them, and to bounds of the errors.
 
     Lambda (m, m) is triangular. Rows without noise are left out. Rows that exact zeros keep
     apart are solved for apart, and equal blocks share the bound of their errors.
     """
-    noisy = lower.any(axis=1)
-    root = lower[np.ix_(noisy, noisy)]
-    blocks: list[tuple[NDArray, NDArray]] = []
-    kinds: list[tuple[NDArray, int]] = []
-    for rows in _rows_apart(root):
-        block = root[np.ix_(rows, rows)]
-        kind = _first_equal(block, [one for one, _ in blocks])
-        if kind == len(blocks):
-            # once for the solve, once for the last places of the responses
-            blocks.append((block, 2 * solution_error(block)))
-        kinds.append((rows, kind))
 
-    def solved(kind: int, entries: NDArray) -> tuple[NDArray, NDArray]:
-        block, error = blocks[kind]
-        found = scipy.linalg.solve_triangular(block, entries, lower=True)
-        return found, error @ np.abs(found)
+    def __init__(self, lower: NDArray) -> None:
+        self._noisy = lower.any(axis=1)
+        root = lower[np.ix_(self._noisy, self._noisy)]
+        self._blocks: list[tuple[NDArray, NDArray]] = []
+        self._kinds: list[tuple[NDArray, int]] = []
+        for rows in _rows_apart(root):
+            block = root[np.ix_(rows, rows)]
+            kind = _first_equal(block, [one for one, _ in self._blocks])
+            if kind == len(self._blocks):
+                # once for the solve, once for the last places of the responses
+                self._blocks.append((block, 2 * solution_error(block)))
+            self._kinds.append((rows, kind))
 
-    def whitened(columns: NDArray) -> tuple[NDArray, NDArray]:
-        entries = columns[noisy]
-        if len(kinds) == 1:
-            return solved(0, entries)
+    def __call__(self, columns: NDArray) -> tuple[NDArray, NDArray]:
+        entries = columns[self._noisy]
+        if len(self._kinds) == 1:
+            return self._solved(0, entries)
         every, wrong = np.zeros_like(entries), np.zeros_like(entries)
-        done: list[tuple[int, NDArray, tuple[NDArray, NDArray]]] = []
-        for rows, kind in kinds:
+        for own, found in self.parts(columns):
+            every[own], wrong[own] = found
+        return every, wrong
+
+    def parts(self, columns: NDArray) -> Iterator[tuple[_Places, _Solved]]:
+        """Yield rows and columns of what is not zero, with what they are taken to."""
+        entries = columns[self._noisy]
+        done: list[tuple[int, NDArray, _Solved]] = []
+        for rows, kind in self._kinds:
             own = np.ix_(rows, entries[rows].any(axis=0))
             given = entries[own]
             alike = [one for one in done if one[0] == kind]
             number = _first_equal(given, [one for _, one, _ in alike])
             if number == len(alike):
-                alike.append((kind, given, solved(kind, given)))
+                alike.append((kind, given, self._solved(kind, given)))
                 done.append(alike[-1])
-            every[own], wrong[own] = alike[number][2]
-        return every, wrong
+            yield own, alike[number][2]
 
-    return whitened
+    def _solved(self, kind: int, entries: NDArray) -> _Solved:
+        block, error = self._blocks[kind]
+        found = scipy.linalg.solve_triangular(block, entries, lower=True)
+        return found, error @ np.abs(found)
 
 
 def _first_equal(matrix: NDArray, others: Sequence[NDArray]) -> int:

@@ -405,12 +405,15 @@ class DisturbanceAdjacency(PlantAdjacency):
             return self._moving_columns(system, radii, horizon)[0]
         starts = self.starts(horizon)
         columns = starts[:, None] * len(radii) + np.arange(len(radii))
-        sizes = np.tile(radii, len(starts))
         every = []
         for shape in self.shapes:
             forced = forced_outputs(system, horizon, shape)
-            every.append(forced[:, columns.ravel()] * sizes)
-        return np.hstack(every)
+            if len(starts) < horizon:
+                forced = forced[:, columns.ravel()]
+            every.append(forced)
+        together = np.hstack(every) if len(every) > 1 else every[0]
+        together *= np.tile(radii, len(starts) * len(every))  # in place: it is large
+        return together
 
     def _moving_columns(
         self, system: LinearSystem, radii: NDArray, horizon: int

@@ -120,6 +120,8 @@ class Responses:
     @classmethod
     def joined(cls, found: Sequence[Responses]) -> Responses:
         """Return the responses to the moves of several secrets, or of several plants."""
+        if len(found) == 1:
+            return found[0]
         points = np.hstack([each.points for each in found])
         balls = tuple(ball for each in found for ball in each.balls)
         apart = tuple(several for each in found for several in each.apart)
@@ -141,7 +143,8 @@ class Responses:
     def moved(self) -> NDArray:
         """Mask (T p,) of the outputs that some hidden move changes."""
         shaped = (several.columns for several in self.windows)
-        return np.any(np.hstack([self.points, *self.balls, *shaped]), axis=1)
+        each = [np.any(part, axis=1) for part in (self.points, *self.balls, *shaped)]
+        return np.any(each, axis=0)
 
     @property
     def effects(self) -> NDArray:

@@ -22,7 +22,7 @@ from privcontrol.noise.fleet import (
 )
 from privcontrol.noise.parts import Filtered
 from privcontrol.noise.shift import certified_shift
-from privcontrol.noise.whitened import whitened_by
+from privcontrol.noise.whitened import Whitening
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.secrets.fleet import _odd_ones, parted, symmetric_plant
 from privcontrol.systems.linear import LinearSystem, Plant
@@ -527,7 +527,7 @@ def test_errors_of_blocks_bound_what_doubles_get_wrong():
     columns = rng.normal(size=(130, 12))
     columns[order[1], :6] = columns[order[0], :6]
     columns[order[0], 7:] = 0.0
-    solved, wrong = whitened_by(root)(columns)
+    solved, wrong = Whitening(root)(columns)
     exact: list[mp.mpf] = []
     with mp.workdps(40):
         for row, entry in zip(root, columns[:, 3], strict=True):
