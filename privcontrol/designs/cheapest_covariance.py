@@ -225,7 +225,8 @@ def _nearly_cheapest(
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)
-    beyond = variances * (1 + ROUNDED) ** 2 - level**2  # the first evaluation will do
+    margin = 1 + ROUNDED * (1 + size / MANY_DIMENSIONS)  # the first evaluation will do
+    beyond = variances * margin**2 - level**2
     axes = found.factor * np.sqrt(beyond / variances)
     factor = scipy.linalg.solve_triangular(triangle.T, axes)
     lower_bound = found.lower_bound + (size - rank) * level**2
