@@ -329,6 +329,7 @@ def rough_shape(
         pairs = zip(balls, begun.balls, strict=True)
         held = [_BallWeight(root, matrix) for root, matrix in pairs]
     step = np.zeros(count)
+    kept = _MOMENTUM
     active = np.arange(count)
     bound = 0.0
     best = Shape(np.zeros((size, 0)), 0.0, np.inf)
@@ -372,8 +373,10 @@ def rough_shape(
         if enough is not None and enough > best.cost:
             break
         slope = np.log(np.maximum(limits, _NO_VARIANCE))
+        if weights is not None and enough is None:  # near the optimum, as Nesterov
+            kept = (update - 1) / (update + 2)
         onward = step[active]
-        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
+        step[active] = np.where(onward * slope < 0, 0.0, kept * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
         for ball in held:
