@@ -280,8 +280,8 @@ class Tradeoff:
         PrivacyBudget
             With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
             budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
-            are given, `ValueError` if a design or state is unknown, or no loop stays
-            within what is allowed, for any noise.
+            are given, `ValueError` if a design or state is unknown, or no loop at the
+            trade-off's epsilons stays within what is allowed.
         """
         has_errors = rms is not None and not (isinstance(rms, Mapping) and not rms)
         if cost is None and not has_errors:
@@ -306,19 +306,25 @@ class Tradeoff:
             least, delta = min(losses)
             return PrivacyBudget(epsilon=least, delta=delta)
         names = ", ".join(designs)
+        widest = (
+            f"larger epsilons than {np.max(self.epsilons):g} may: pass some to tradeoff"
+        )
         if not rms:
             cheapest = min(self.total(name).min() for name in designs)
+            way = f"the loop without privacy costs {self.public.total:.6g}"
+            if allowed.cost > self.public.total:
+                way += f", so {widest}"
             raise ValueError(
-                f"cost: no loop of {names} costs as little as {allowed.cost:g}, with any "
-                f"noise; the cheapest one here costs {cheapest:.6g}"
+                f"cost: no loop of {names} costs as little as {allowed.cost:g} at these "
+                f"epsilons; the cheapest one costs {cheapest:.6g}, and {way}"
             )
         errors = []
         for state in rms:
             lowest = min(self.rms(name, state).min() for name in designs)
             errors.append(f"{state} {lowest:.6g}")
         raise ValueError(
-            f"rms: no loop of {names} stays within these errors (and the cost), with "
-            f"any noise; the least here are {', '.join(errors)}"
+            f"rms: no loop of {names} stays within these errors (and the cost) at these "
+            f"epsilons; the least are {', '.join(errors)}; {widest}"
         )
 
     def plot(

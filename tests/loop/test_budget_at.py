@@ -43,8 +43,22 @@ def test_a_budget_for_a_cost_is_one_at_which_a_loop_has_that_cost():
     assert best.epsilon <= min(
         result.budget_at(wanted, design=design).epsilon for design in designs
     )
-    with pytest.raises(ValueError, match="costs as little as 0.001, with any noise"):
+    with pytest.raises(ValueError, match="as little as 0.001 at these") as refused:
         result.budget_at(1e-3)
+    public = f"the loop without privacy costs {result.public.total:.6g}"
+    assert str(refused.value).endswith(public)
+
+
+def test_a_cost_that_only_weaker_budgets_buy_is_said_to_need_them():
+    """It was said of all noise, where a filter that knows less noise costs less."""
+    asked = {"horizon": 20, "adjacency": cases.POSITION, "delta": 1e-2, "P0": 1.0}
+    known = {"Q": 20, "R": 1, "QN": 1.0, "RN": 1e-2, "designs": ("trace",)}
+    tight = pc.tradeoff(pc.plants.vehicle(), **known, **asked, epsilons=[0.1])
+    wanted = 0.9 * tight.public.total + 0.1 * tight.total("trace")[0]
+    with pytest.raises(ValueError, match="larger epsilons than 0.1 may: pass some"):
+        tight.budget_at(wanted)
+    loose = pc.tradeoff(pc.plants.vehicle(), **known, **asked, epsilons=[0.1, 100.0])
+    assert 0.1 < loose.budget_at(wanted).epsilon <= 100.0
 
 
 def physical(**options):
@@ -95,9 +109,7 @@ def test_errors_and_a_cost_are_met_together_and_impossible_ones_are_refused():
     mine = np.sqrt(loop.mean_square_error(**DRAWN).max(axis=1))
     assert mine[0] <= position
     assert mine[1] <= velocity
-    with pytest.raises(
-        ValueError, match=r"rms: no loop .* the least here are position 0.4"
-    ):
+    with pytest.raises(ValueError, match=r"rms: no loop .* the least are position 0.4"):
         result.budget_at(rms={"position": 1e-6})
     with pytest.raises(ValueError, match="rms: expected one of 'position', 'velocity'"):
         result.budget_at(rms={"speed": 1.0})
