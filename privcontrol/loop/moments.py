@@ -45,7 +45,10 @@ class LoopCost:
         What disturbances add. One that is given as an array acts together with
         reference and initial state, and may then lower the cost.
     privacy : float
-        What the output noise adds.
+        What the output noise adds behind this loop's filter. A filter that trusts noisy
+        readings less lets more disturbances through, which counts as theirs: what
+        privacy costs is ``loop.cost().total - loop.with_noise(None).cost().total``, with
+        the same arguments.
     terminal : float
         E x_T' S x_T after the last sample, which is not part of the total. S is the
         design's ``terminal`` weight, zero without one.

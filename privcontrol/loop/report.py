@@ -33,6 +33,10 @@ _STYLE = (
 )
 _HIDDEN = "cannot be estimated"
 _SIGNED = ("_" * 24,) * 3
+_COMPARED = (
+    "What privacy costs is the difference of the totals. A filter that trusts noisy "
+    "readings less lets more of the disturbances through, which counts as theirs."
+)
 _UNSTABLE = "The loop is not stable, and has no steady state."
 
 
@@ -132,18 +136,23 @@ def _cost(loop: LoopData) -> str:
     """The expected cost by cause, if the loop has weights."""
     if loop.weights.Q is None or loop.weights.R is None:
         return "<p>The loop has no weights Q and R.</p>"
-    expected = Expected.of(loop)
+    expected = Expected.of(loop, None if loop.design is None else loop.design.P0)
     if not expected.is_known(loop):
         return f"<p>{_UNSTABLE}</p>"
     cost = expected.cost(loop)
-    return _table(
-        [
-            ("Cause", f"Expected cost {loop.horizon.costs}, units of x'Qx + u'Ru"),
-            ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
-            ("Privacy noise", f"{cost.privacy:.4g}"),
-            ("Total", f"{cost.total:.4g}"),
-        ]
-    )
+    rows = [("Cause", f"Expected cost {loop.horizon.costs}, units of x'Qx + u'Ru")]
+    if cost.regulation:
+        rows.append(("Start of the run", f"{cost.regulation:.4g}"))
+    rows += [
+        ("Disturbances and measurement noise", f"{cost.disturbance:.4g}"),
+        ("Privacy noise", f"{cost.privacy:.4g}"),
+        ("Total", f"{cost.total:.4g}"),
+    ]
+    public = loop.with_noise(None)
+    if not expected.is_known(public):
+        return _table(rows)
+    rows.append(("Total without privacy", f"{expected.cost(public).total:.4g}"))
+    return _table(rows) + f"<p>{_COMPARED}</p>"
 
 
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:

@@ -864,3 +864,31 @@ def test_outputs_that_read_every_state_need_no_target():
     opposite = pc.private_feedback(plant, gain, noise, sign=1)
     with pytest.raises(ValueError, match="target"):  # y follows -r, if at all
         opposite.mean_square_error(**goals)
+
+
+@pytest.mark.parametrize("start", [None, [-20.0, 0.0]])
+def test_the_report_says_what_the_loop_costs_without_privacy(tmp_path, start):
+    """The noise itself cost 82, and privacy 128: the rest stood among the disturbances."""
+    vehicle = pc.plants.vehicle()
+    given = {"Q": 20, "R": 1, "QN": 1e-3, "RN": 1e-2, "P0": 1.0, "initial_state": start}
+    noise = pc.design_output_noise(
+        vehicle,
+        horizon=20,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=cases.POSITION,
+    )
+    loop = pc.private_lqg(vehicle, **given, noise=noise)
+    page = loop.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    rows = dict(re.findall("<td>([^<]*)</td><td>([^<]*)</td>", page))
+    found = {name: float(rows[name]) for name in rows if "otal" in name}
+    for name, one in (
+        ("Total", loop),
+        ("Total without privacy", loop.with_noise(None)),
+    ):
+        cost = one.cost(**cases.DRAWN).total
+        assert found[name] == pytest.approx(cost, rel=1e-3)
+    parts = ("Start of the run", "Disturbances and measurement noise", "Privacy noise")
+    assert sum(float(rows[part]) for part in parts) == pytest.approx(
+        found["Total"], rel=2e-3
+    )
+    assert "the difference of the totals" in page
