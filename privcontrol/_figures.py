@@ -20,6 +20,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.rcsetup import cycler
+from matplotlib.ticker import LogLocator
 from numpy.typing import ArrayLike, NDArray
 
 from .numerics.checks import real_array
@@ -258,13 +259,17 @@ def _entry(handles: list[Artist]) -> Artist:
 def finished_plot(ax: Axes, lines: list) -> ct.ControlPlot:
     """Finish logarithmic axes, and return them and their lines as a `ControlPlot`.
 
-    Plain numbers stand on axes that span less than a decade.
+    Plain numbers stand on axes that span less than two decades, those of 1, 2 and 5 on
+    axes of more than one.
     """
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
-        if high < 10 * low:
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter("{x:g}")
+        if high >= 100 * low:
+            continue
+        if high >= 10 * low:
+            axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("{x:g}")
     ax.grid(alpha=0.3, which="major")
     axes = np.array([[ax]])
     figure = axes[0, 0].figure

@@ -287,6 +287,8 @@ class Eavesdropper:
                 label = f"error of\n{names[k]}"
                 if np.isnan(shown[k]).all():
                     label += ", not estimable"
+                elif not shown[k].any():
+                    label += ",\nknown exactly"
                 axis.set_ylabel(label)
                 axis.set_ylim(bottom=0)
                 axis.margins(x=0)
@@ -383,11 +385,13 @@ class ChangeEavesdropper:
                 self.signals, self.radii, self.std, strict=True
             ):
                 (line,) = axis.plot(self.lengths, std, "o-", label=f"error of {name}")
-                axis.axhline(radius, color=line.get_color(), linestyle="--")
+                hidden = f"hidden: {name} within {radius:g}"
+                dashed = {"color": line.get_color(), "linestyle": "--"}
+                axis.axhline(radius, label=hidden, **dashed)
                 drawn.append(line)
             axis.set_ylim(bottom=0)
-            axis.set_xlabel("length of the change [samples]")
-            axis.set_ylabel("standard deviation")
+            axis.set_xlabel("Length of the change [samples]")
+            axis.set_ylabel("Standard deviation\n[units of the signals]")
             axis.legend(loc="best")
         lines = np.empty((1, 1), object)
         lines[0, 0] = drawn

@@ -37,6 +37,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import BLOCK, LARGEST_SIZE, SHARP
 from ..privacy.budget import PrivacyBudget, scale_to_budget
+from ..privacy.guarantee import shown
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.distinguished import distinguished
 from ..secrets.disturbance import disturbances, is_covered
@@ -269,6 +270,10 @@ class StationaryDesign(PricedByShape):
     def gap(self) -> float:
         """cost / lower_bound - 1."""
         return self.cost / self.lower_bound - 1
+
+    def __repr__(self) -> str:
+        numbers = f"cost={self.cost:.6g}, gap={shown(self.gap)}"
+        return f"StationaryDesign({self.part}, {numbers})"
 
 
 @dataclass(frozen=True)

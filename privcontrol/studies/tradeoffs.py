@@ -373,7 +373,7 @@ class Tradeoff:
             lines.append(
                 ax.axhline(level, color="black", lw=0.8, ls=style, label=label)
             )
-        price = f"Expected cost {self.horizon.costs}\n[units of x'Qx + u'Ru]"
+        price = f"Expected cost\n{self.horizon.costs}\n[units of x'Qx + u'Ru]"
         ax.set(
             xlabel=(
                 f"\N{GREEK SMALL LETTER EPSILON} [nats]  (\N{GREEK SMALL LETTER DELTA} "

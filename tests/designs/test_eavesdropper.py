@@ -331,7 +331,7 @@ def test_plot_shows_each_state_beside_the_prior():
     shown = listener.plot()
     assert [ax.get_ylabel() for ax in shown.axes[:, 0]] == [
         "error of\nposition",
-        "error of\nvelocity",
+        "error of\nvelocity,\nknown exactly",
     ]
     np.testing.assert_array_equal(shown.lines[0, 0][0].get_ydata(), listener.std[0])
     np.testing.assert_array_equal(
@@ -457,7 +457,7 @@ def test_a_spy_of_changes_is_drawn_and_shown():
     spy = pc.eavesdropper(people(horizon=np.inf))
     assert "people" in repr(spy)
     axis = spy.plot().axes[0, 0]
-    assert axis.get_xlabel() == "length of the change [samples]"
+    assert axis.get_xlabel() == "Length of the change [samples]"
 
 
 @pytest.mark.parametrize(
@@ -478,3 +478,33 @@ def test_signals_of_bounded_energy_and_joint_secrets_have_no_one_size(adjacency)
     )
     with pytest.raises(ValueError, match="detection bounds every test"):
         pc.eavesdropper(noise)
+
+
+def test_plots_name_the_radius_and_what_is_known_exactly():
+    room = ct.ss(0.9, [[1, 0.1]], 1, 0, 300.0, inputs=["heat", "people"])
+    noise = pc.design_output_noise(
+        room,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.DisturbanceAdjacency({"people": 2.0}, duration=3),
+        models="exact",
+    )
+    axis = eavesdropper(noise).plot().axes[0, 0]
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == ["error of people", "hidden: people within 2"]
+    still = pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=5,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency({"position": 1.0}, times=0),
+        models="exact",
+    )
+    axes = eavesdropper(still).plot().axes[:, 0]
+    assert [ax.get_ylabel() for ax in axes] == [
+        "error of\nposition",
+        "error of\nvelocity,\nknown exactly",
+    ]
+    # a design is told in a line, without its matrices
+    assert repr(noise.design).startswith("StationaryDesign(filtered of order ")
+    assert len(repr(noise.design)) < 80
+    plt.close("all")

@@ -3,6 +3,7 @@
 import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 
 import cases
 import control as ct
@@ -387,3 +388,25 @@ def test_a_loop_that_no_steady_state_has_is_priced_by_its_runs():
         cost += spread[1, 1]
         spread = drone.A @ spread @ drone.A.T + weights["QN"]
     assert found.open_loop.total == pytest.approx(cost)
+
+
+@pytest.mark.parametrize("epsilons", [[0.3, 1.0, 3.0], [0.1, 1.0, 6.0]])
+def test_numbers_of_an_axis_stand_apart(epsilons):
+    """3 x 10^-1 and 4 x 10^-1 were written over each other."""
+    found = pc.tradeoff(
+        pc.plants.vehicle(), **SETUP, epsilons=epsilons, designs=["trace"], P0=1.0
+    )
+    plot = found.plot()
+    plot.figure.canvas.draw()
+    axis = plot.axes[0, 0].xaxis
+    labels = axis.get_ticklabels() + axis.get_ticklabels(minor=True)
+    low, high = axis.get_view_interval()
+    shown = sorted(
+        (label.get_position()[0], label) for label in labels if label.get_text()
+    )
+    boxes = [
+        label.get_window_extent() for place, label in shown if low <= place <= high
+    ]
+    assert len(boxes) >= 3
+    assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
+    plt.close("all")
