@@ -1,6 +1,7 @@
 """What certifies a promise, by its definition: brute force, rationals, many digits."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import control as ct
@@ -173,11 +174,11 @@ def test_orders_of_an_inverse_bound_all_that_the_box_does_to_it(seed):
     assert most.max() > 0.1 * higher.max()
 
 
-def moved(A, C, axes, horizon):
+def moved(A, C, axes, horizon, uncertain=(0, 0)):
     """Moves at the start of a plant of which one entry is uncertain."""
     matrix = np.vstack([A, C])
     spread = np.zeros_like(matrix)
-    spread[0, 0] = 1e-3
+    spread[uncertain] = 1e-3
     return UncertainMoves(
         matrix, spread, axes, np.zeros(1, int), horizon, forwards=True
     )
@@ -218,6 +219,16 @@ def test_free_moves_in_doubles_are_as_near_as_they_say(seed):
     check_within(free.outputs, outputs, free.output_errors)
     sizes = np.linalg.norm(free.outputs)
     assert 1e-16 * sizes < np.linalg.norm(free.output_errors) < 1e-12 * sizes
+
+
+def test_a_row_that_only_passes_on_is_driven_where_it_is_uncertain():
+    A, C = np.diag([1.0, 1.0], 1), np.eye(1, 3)
+    for row, driven in ((0, [0]), (2, [2])):
+        moves = moved(A, C, np.eye(3), 5, (row, 1))
+        moves = replace(moves, times=np.array([0, 3]))
+        free = halving._FreeMoves.of(moves, A, C)
+        assert free.driven.tolist() == driven
+        assert len(free.states) == 5  # as many as follow the first time
 
 
 def test_free_moves_that_cancel_are_told_by_balls():
@@ -276,6 +287,17 @@ def test_certified_bounds_are_as_sharp_as_they_say():
     assert bounds[0] == pytest.approx(float(tiny), rel=1e-9, abs=0.0)
     assert Fraction(float(bounds[1])) >= tiny / 3
     assert len(asked) == 2  # 128 bits are enough
+
+
+def test_bounds_are_finite_and_sharp_next_to_the_largest():
+    asked = []
+
+    def evaluate():
+        asked.append(current_bits())
+        return [Ball(1), Ball(0, 1e-12 if asked[1:] else np.inf)]
+
+    assert np.isfinite(certified(evaluate, bits=64)).all()
+    assert asked == [64, 128]
 
 
 def test_bounds_that_stay_wide_are_sought_in_4096_bits():

@@ -49,6 +49,16 @@ def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
     assert set(found.moves) == set(slow.moves)
 
 
+def test_bounds_in_doubles_follow_the_unit_of_the_noise_to_the_last_digit():
+    plant, shape = turning(0)
+    secret = pc.StateAdjacency({"s0": 1.0})
+    squares_of = []
+    for unit in (1.0, 2.0**-20):
+        parts = (Structured(plant, unit * shape),)
+        squares_of.append(certified_shift(parts, secret, [plant], HORIZON).squares)
+    np.testing.assert_array_equal(squares_of[1], squares_of[0] * 2.0**40)
+
+
 def test_few_moves_near_the_largest_one_are_evaluated_in_balls(monkeypatch):
     plant, shape = turning(0)
     counted = []

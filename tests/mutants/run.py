@@ -20,22 +20,43 @@ through, each of which stands in one of the two other lists.
 import argparse
 import ast
 import copy
+import math
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("functions.toml")
 BY_HAND = Path(__file__).with_name("by_hand.toml")
 CLAIMS = Path(__file__).with_name("claims.toml")
+#: What pytest writes, in the folder where it runs.
+TOLD = "told.txt"
+#: Packages that are imported once, and not again by the tests of each mutant.
+WHAT_TESTS_IMPORT = (
+    "control",
+    "flint",
+    "hypothesis",
+    "matplotlib.pyplot",
+    "mpmath",
+    "pytest_benchmark.plugin",
+    "scipy.optimize",
+    "scipy.signal",
+    "scipy.stats",
+    "xdist.plugin",
+)
 
 SWAPPED = {
     ast.Lt: ast.GtE,
@@ -202,29 +223,46 @@ def copied(folder: Path) -> None:
 def passes(folder: Path, tests: Sequence[str], seconds: float = 1200) -> bool:
     """Whether tests pass in a copy of the package.
 
+    They run in a copy of this process, which has imported what takes them seconds.
+
     Raises
     ------
     subprocess.TimeoutExpired
         If they take longer than so many seconds.
     """
-    environment = os.environ | {
+    for name in WHAT_TESTS_IMPORT:
+        with suppress(ImportError):
+            import_module(name)
+    process = os.fork()
+    if not process:
+        os._exit(tested(folder, tests, seconds))
+    _, status = os.waitpid(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGALRM:
+        raise subprocess.TimeoutExpired("pytest", seconds)
+    # 2: an error on import, which notices the mutant as well; below 0: it was killed
+    if code > 2:
+        told = (folder / TOLD).read_text(encoding="utf8")
+        raise SystemExit(f"{tests}: pytest did not run\n{told[-2000:]}")
+    return code == 0
+
+
+def tested(folder: Path, tests: Sequence[str], seconds: float) -> int:
+    """Run tests in a folder, in this process, and return what pytest does."""
+    signal.alarm(math.ceil(seconds))
+    os.chdir(folder)
+    told = os.open(TOLD, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(told, stream)
+    os.environ |= {
         "PYTHONPATH": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         "MPLBACKEND": "Agg",
     }
-    options = ["-x", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-m", "not pages", *options, *tests],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-    )
-    # 2: an error on import, which notices the mutant as well.
-    if run.returncode not in (0, 1, 2):
-        raise SystemExit(f"{tests}: pytest did not run\n{run.stdout[-2000:]}")
-    return run.returncode == 0
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(folder))
+    options = ["-x", "-p", "no:cacheprovider", "-m", "not pages"]
+    return int(pytest.main([*options, *tests]))
 
 
 @dataclass(frozen=True)
