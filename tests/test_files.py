@@ -628,6 +628,11 @@ def test_a_loop_of_other_fields_is_refused(field, path):
     edited(path, lambda data: data.update(field))
     with pytest.raises(ValueError, match=next(iter(field))):
         pc.load(path)
+    loop.save(path)
+    start = {"initial_state": encoded(np.zeros(3))}
+    edited(path, lambda data: data["design"].update(start))
+    with pytest.raises(ValueError, match="initial_state: expected shape"):
+        pc.load(path)
 
 
 def test_a_class_whose_annotations_nobody_resolves_comes_back():

@@ -765,6 +765,12 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Self:
         side = LinearSide(saved.pop("plant"), saved.pop("controls"))
+        n, design = side.order, saved["design"]
+        shapes = {"P0": (n, n), "initial_state": (n,), "terminal": (n, n)}
+        for name, shape in shapes.items():
+            public = getattr(design, name, None)
+            if public is not None:
+                real_array(public, name, shape=shape)
         if saved["law"] is None:
             known = (side, saved["weights"], saved["noise"])
             saved["law"] = saved["design"].law(*known)
