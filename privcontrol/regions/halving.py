@@ -69,7 +69,7 @@ def largest_shift(
     return float_above(whitening.finite(bound, attained), 2)
 
 
-@lru_cache(maxsize=4)  # what a design has certified is certified again at its end
+@lru_cache(maxsize=2)  # what a design has certified is certified again at its end
 def bound_in_units(
     every: tuple[UncertainMoves, ...], whitening: Whitening
 ) -> tuple[float, float]:
