@@ -166,10 +166,15 @@ def _check_forgotten(
                 "an unstable mode remembers the time: design for a finite horizon, or "
                 "close a local loop around it (with_local_loop)"
             )
+        timed = ""
+        if is_one and np.count_nonzero(sizes > 1 - ROUNDED) == 1:
+            timed = (
+                "hide when something enters, not whether (moved= of the adjacency); "
+            )
         raise ValueError(
             f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
             "noise of bounded size hides it in runs of any length. Design for a finite "
-            "horizon; protect an input whose effect decays, with duration= for a change "
+            f"horizon; {timed}protect an input whose effect decays, with duration= for a change "
             "that lasts; or stabilise the mode by a local loop and take the closed loop as "
             "the plant"
         )

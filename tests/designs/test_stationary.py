@@ -299,8 +299,13 @@ def test_what_would_need_another_certificate_is_refused(noise, length, tmp_path)
 
 def test_an_integrator_is_refused_by_name_with_a_way_out():
     tank = ct.ss(1, 1, 1, 0, 1, states=["level"], inputs=["inflow"], outputs=["y"])
-    with pytest.raises(ValueError, match=r"never decays 1 \(level\).*finite horizon"):
+    said = r"never decays 1 \(level\).*finite horizon; hide when .*moved= of"
+    with pytest.raises(ValueError, match=said):
         design(tank, pc.DisturbanceAdjacency(1.0))
+    assert design(tank, pc.DisturbanceAdjacency(1.0, moved=4)).std[0] > 0
+    double = ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1)
+    with pytest.raises(ValueError, match="finite horizon; protect"):
+        design(double, pc.DisturbanceAdjacency(1.0))
 
 
 @pytest.mark.slow
