@@ -149,7 +149,7 @@ def test_readme_hero_detected_without_privacy(hero):
     drawn = f"{100 * hero['found']:.0f}"  # behind the gate, the last row of the figure
     assert (
         "distinguishes sites 100 m apart in 100 % of the flights; behind the gate in at "
-        f"most 13.3 %, in the figure in {drawn} %"
+        f"most 13.3 % (figure: {drawn} %)"
     ) in text
     assert 100 * hero["loop"].guarantee.detection(0.05) < 13.3
     many = 100 * hero["loop"].guarantee.released(10).detection(0.05)

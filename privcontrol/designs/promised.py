@@ -208,7 +208,9 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     sizes = np.linalg.norm(factor, axis=1)
     shape = factor[sizes > 0] / sizes[sizes > 0, None]
     if told:
-        what = f"{' and '.join(told)}, which the outputs reveal exactly"
+        *first, last = told
+        names = f"{', '.join(first)} and {last}" if first else last
+        what = f"{names}, which the outputs reveal exactly"
     elif (seen * rational_matrix(factor)).rank() < rank:
         what = (
             "what lies outside the span of the noise, which the outputs reveal exactly"

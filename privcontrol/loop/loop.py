@@ -529,7 +529,8 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         longest = math.inf if self.noise is None else self.noise.horizon
         if horizon is None:
             horizon = self.data.horizon.count(
-                "horizon: expected the number of samples of a run"
+                "horizon: the loop has no horizon, and margins hold for all samples of a "
+                "run together; pass its number of samples, such as horizon=100"
             )
         samples = Run(sample_count(horizon, "horizon"))
         if samples > longest:

@@ -1017,7 +1017,7 @@ class PrivacyGuarantee(Accounted, Saved):
         reached = [self._most_within(level, most) for level in levels]
         return (
             sentences.repetitions(counts, distance, shares, change.kind),
-            sentences.lasting(levels, reached, distance, change.kind),
+            sentences.lasting(levels, reached, room, change.kind),
         )
 
     def _most_within(self, level: float, most: int) -> int:

@@ -87,18 +87,23 @@ def repetitions(
     found = [
         f"{n}: {percent(share)} %" for n, share in zip(counts, shares, strict=True)
     ]
-    return f"{kind}s {distance} apart are found in up to {listed(found)}"
+    return f"{kind}s {distance} samples apart are found in up to {listed(found)}"
 
 
 def lasting(
-    levels: Sequence[float], counts: Sequence[int], distance: int, kind: str
+    levels: Sequence[float], counts: Sequence[int], room: float, kind: str
 ) -> str:
-    """Say how many changes at a distance are found no more often than in some shares."""
-    kept = [
-        f"{100 * level:g} % for up to {count}"
-        for level, count in zip(levels, counts, strict=True)
-    ]
-    return f"with {kind}s {distance} apart the share found stays within {listed(kept)}"
+    """Say how many changes as far apart are found no more often than in some shares.
+
+    A run has room for so many of them.
+    """
+    kept = []
+    for level, count in zip(levels, counts, strict=True):
+        if count >= room:
+            kept.append(f"{100 * level:g} % for all {count} that fit into a run")
+            break
+        kept.append(f"{100 * level:g} % for up to {count}")
+    return f"with {kind}s as far apart the share found stays within {listed(kept)}"
 
 
 def excluded(probability: str) -> str:

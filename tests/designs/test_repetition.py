@@ -973,3 +973,24 @@ def test_a_budget_of_changes_at_any_distance_is_one_of_each():
             lag(0.9), horizon=5, budget=apart, models="exact",
             adjacency=pc.StateAdjacency({"level": 1.0}),
         )  # fmt: skip
+
+
+def test_the_table_counts_samples_and_ends_with_what_fits_into_a_run():
+    """It said "90 % for up to 3" of runs that have room for three."""
+    store = ct.ss(1.0, 1.0, 1.0, 0, 1.0, inputs=["load"])
+    noise = pc.design_output_noise(
+        store,
+        horizon=48,
+        budget=pc.PrivacyBudget.from_risk(false_alarm=0.05, detection=0.15),
+        adjacency=pc.DisturbanceAdjacency({"load": 1.0}, duration=2),
+        models="exact",
+    )
+    text = " ".join(noise.guarantee.explain().split())
+    distance = noise.guarantee._distance
+    assert (
+        f"Repetition: changes {distance} samples apart are found in up to 1: 15 %"
+        in text
+    )
+    room = 1 + 47 // distance
+    assert noise.guarantee.repeated(room, separation=distance).detection() < 0.9
+    assert f"% for all {room} that fit into a run Horizon:" in text

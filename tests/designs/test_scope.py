@@ -178,7 +178,8 @@ def told_names(noise):
     marker = ", which the outputs reveal exactly"
     for clause in noise.guarantee.scope.caveats:
         if clause.endswith(marker) and not clause.startswith("what"):
-            return set(clause.removesuffix(marker).split(" and "))
+            names = clause.removesuffix(marker).replace(" and ", ", ")
+            return set(names.split(", "))
     return set()
 
 
