@@ -16,11 +16,12 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from ..designs.problem import DesignProblem
 from ..designs.radial import radial_variance
@@ -153,33 +154,41 @@ class NoiseProgram(ByContent):
 
     def value(self, X: NDArray) -> float:
         """The cost of privacy at J / y^2 = X."""
-        columns = self.spread.transpose(0, 2, 1)
-        return float(np.sum(columns * np.linalg.solve(self._turned(X), columns)))
-
-    def _turned(self, X: NDArray) -> NDArray:
-        """V' (X + H_t / y^2) V (T, r, r)."""
-        turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
-        places = np.arange(len(X))
-        turned[:, places, places] += self.seen
-        return turned
-
-    def _inverse(self, X: NDArray) -> NDArray:
-        """V^-1 (X + H_t / y^2)^-1 V^-T (T, r, r)."""
-        return np.linalg.inv(self._turned(X))
+        _, passed = self._factored(X.tobytes())
+        return float(np.sum(passed**2))
 
     def priced(self, X: NDArray) -> tuple[float, NDArray]:
         """The cost of privacy at J / y^2 = X, and minus its gradient."""
-        inverse = self._inverse(X)
-        passed = self.spread @ inverse @ self.turn.transpose(0, 2, 1)
-        value = float(np.sum(self.spread @ inverse * self.spread))
-        return value, np.einsum("tmi,tmj->ij", passed, passed)
+        steep, _, _ = self.slope(X)
+        return self.value(X), steep
 
     def slope(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray]:
         """Gr (r, r), minus the gradient; (X + H_t / y^2)^-1 (T, r, r), and D_t times it."""
-        half = self._inverse(X) @ self.turn.transpose(0, 2, 1)
-        passed = self.spread @ half
+        lower, spread = self._factored(X.tobytes())
+        half = _divided(lower, self.turn)
+        transposed = half.transpose(0, 2, 1)
+        passed = spread @ transposed
         flat = passed.reshape(-1, len(X))
-        return flat.T @ flat, self.turn @ half, passed
+        return flat.T @ flat, half @ transposed, passed
+
+    @cached_property
+    def _factored(self) -> Callable[[bytes], tuple[NDArray, NDArray]]:
+        """L_t (T, r, r) with L L' = V' (X + H_t / y^2) V, and D_t V L'^-1, of a point.
+
+        A step looks at the points on both of its ends again.
+        """
+
+        @lru_cache(maxsize=2)
+        def factored(point: bytes) -> tuple[NDArray, NDArray]:
+            r = len(self.moves)
+            X = np.frombuffer(point).reshape(r, r)
+            turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
+            places = np.arange(r)
+            turned[:, places, places] += self.seen
+            lower = np.linalg.cholesky(turned)
+            return lower, _divided(lower, self.spread)
+
+        return factored
 
     def left(self, X: NDArray) -> NDArray:
         """1 - c_i' X c_i (s,)."""
@@ -191,6 +200,15 @@ class NoiseProgram(ByContent):
         A loop that was made asks for it again when it is asked how good it is.
         """
         return _solved(self, cap)
+
+
+def _divided(lower: NDArray, rows: NDArray) -> NDArray:
+    """Rows (T, m, r) times L_t'^-1, with L_t lower triangular (T, r, r)."""
+    found = np.empty_like(rows)
+    for t, (triangle, right) in enumerate(zip(lower, rows, strict=True)):
+        # of transposed views, which are columns in memory
+        found[t] = blas.dtrsm(1.0, triangle.T, right.T, trans_a=1).T
+    return found
 
 
 @lru_cache(maxsize=4)
@@ -396,16 +414,17 @@ class _NewtonSystem:
         own = np.einsum("tii->ti", self.inverses)
         bent = own.T @ np.sum(self.passed**2, axis=2).T
         part = 1 / (1 + (bent + bent.T) / self.weight)
-        pairs = self.moves[:, None] * self.moves
-        rows = pairs.reshape(part.size, -1)
-        inner = np.eye(rows.shape[1]) + rows.T @ (part.reshape(-1, 1) * rows)
+        row, column = np.tril_indices(len(part))  # the others are the same
+        rows = self.moves[row] * self.moves[column]
+        shares = part[row, column] * np.where(row == column, 1.0, 2.0)
+        inner = np.eye(rows.shape[1]) + rows.T @ (shares[:, None] * rows)
         factor = scipy.linalg.cho_factor(inner)
 
         def divided(R: NDArray) -> NDArray:
             S = part * R
             seen = np.sum(self.moves * (S @ self.moves), axis=0)
-            shares = scipy.linalg.cho_solve(factor, seen)
-            return S - part * ((self.moves * shares) @ self.moves.T)
+            prices = scipy.linalg.cho_solve(factor, seen)
+            return S - part * ((self.moves * prices) @ self.moves.T)
 
         return divided
 
