@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,9 @@ def promised(
         further=_of_other_plants(request, parts),
         models=request.fingerprints(plant),
     )
+    count = _period(plant, request)
+    if scope.change is not None and count > 1:
+        scope = replace(scope, change=replace(scope.change, period=count))
     designed_for = request.budget_left
     changes = None
     is_gaussian = request.family.endswith("gaussian")
@@ -125,9 +128,14 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     return (model_clause(count, "the nominal plant or of ", matrices),)
 
 
+def _period(plant: Plant, request: Request) -> int:
+    """Return how many samples of a plant that varies count as one here."""
+    return 1 if request.horizon.ends else period_of(plant.outputs)
+
+
 def _of_periods(plant: Plant, request: Request) -> tuple[str, ...]:
     """Return what a sample is where a plant that varies is taken period by period."""
-    count = 1 if request.horizon.ends else period_of(plant.outputs)
+    count = _period(plant, request)
     if count == 1:
         return ()
     return (f"each sample counted here a period of {count} samples of the plant",)

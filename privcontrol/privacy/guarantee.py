@@ -58,6 +58,8 @@ from .repetition import Change, Correlations
 class Scope(Saved):
     """The subject of a guarantee. Two guarantees compose only if their scopes agree."""
 
+    _omitted = ("has_event",)
+
     adjacency: str  # its public description
     statement: str  # the same in words
     domain: str  # names the manifold
@@ -70,6 +72,8 @@ class Scope(Saved):
     window: tuple | None = None  # (start, stop) of the trajectory's samples in the run
     released: str = field(default="", compare=False)  # EXACTLY, ... or unknown
     change: Change | None = None  # of a signal that enters, None for other secrets
+    #: Whether one of other secrets is of an event that happens anyway.
+    has_event: bool = field(default=False, compare=False)
 
     @classmethod
     def of(
@@ -114,13 +118,17 @@ class Scope(Saved):
             radius = float(given) if 0 < float(given) < math.inf else None
         words = adjacency.statement
         description = json.dumps(adjacency.to_dict(), sort_keys=True)
+        change = adjacency.change
+        parts = getattr(adjacency, "parts", ()) if change is None else ()
+        changes = [part.change for part in parts if part.change is not None]
         return cls(
             description,
             words,
             _FOREIGN,
             radius=radius,
             constrained=False,
-            change=adjacency.change,
+            change=change,
+            has_event=any(each.differs for each in changes),
             caveats=(_LARGER,),
         )
 
@@ -935,7 +943,9 @@ class PrivacyGuarantee(Accounted, Saved):
         share = shown(100 * self.detection())
         is_run = self.scope.horizon is not None and self.releases == 1
         cases = "runs" if is_run else "cases"
-        differs = scope.change.differs if scope.change is not None else ""
+        differs = "secret" if scope.has_event else ""
+        if scope.change is not None:
+            differs = scope.change.differs
         meaning = sentences.meaning(FALSE_ALARM, share, cases, differs)
         return {
             "Budget": tuple(filter(None, (self._size(), releases, self._horizon()))),
@@ -969,7 +979,8 @@ class PrivacyGuarantee(Accounted, Saved):
         counts = [change.events * times for times in few]
         counts = [count for count in counts if count <= room] or [int(room)]
         shares = [self._found(count) for count in counts]
-        return sentences.repetition(counts, distance, shares, change.kind)
+        apart = change.apart(distance)
+        return sentences.repetition(counts, apart, shares, change.kind)
 
     @property
     def _distance(self) -> int | None:
@@ -1015,8 +1026,9 @@ class PrivacyGuarantee(Accounted, Saved):
         most = int(min(room, _MOST_CHANGES))
         levels = (0.25, 0.5, 0.9)
         reached = [self._most_within(level, most) for level in levels]
+        apart = change.apart(distance, "sample")
         return (
-            sentences.repetitions(counts, distance, shares, change.kind),
+            sentences.repetitions(counts, apart, shares, change.kind),
             sentences.lasting(levels, reached, room, change.kind),
         )
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
 #: coordinate is the bound.
 KEPT = 1 << 16
-#: Speed: most moves that are looked for among all as those that no other one dominates.
+#: Most moves that are looked for among all as those that no other one dominates.
 _UNDOMINATED = 1024
 #: Most moves whose curve is evaluated, and moves by blocks that are looked at one by one;
 #: a bound stands in for the others.

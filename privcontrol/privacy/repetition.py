@@ -104,9 +104,11 @@ class Change(Saved):
         What of an event is hidden that happens anyway, such as "time". Empty for changes.
     each : str
         Its words where it is one of several, empty for the same.
+    period : int
+        Samples of the plant that count as one here, zero where each is one.
     """
 
-    _omitted = ("differs", "each")
+    _omitted = ("differs", "each", "period")
 
     words: str
     longest: int | None = 1
@@ -118,6 +120,7 @@ class Change(Saved):
     start: str = ""
     differs: str = ""
     each: str = ""
+    period: int = 0
 
     @property
     def kind(self) -> str:
@@ -147,6 +150,13 @@ class Change(Saved):
     def of_any_shape(self) -> Change:
         """The change of any shape that is as long and as large."""
         return replace(self, words=self.varying, varying="")
+
+    def apart(self, distance: int, unit: str = "") -> str:
+        """Return a distance of starts in words: in periods where these count as samples."""
+        unit = "period" if self.period else unit
+        if unit:
+            unit = f" {unit}" if distance == 1 else f" {unit}s"
+        return f"{distance}{unit} apart"
 
     @property
     def is_one(self) -> bool:

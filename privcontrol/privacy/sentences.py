@@ -64,11 +64,11 @@ def meaning(false_alarm: float, detected: str, cases: str, differs: str) -> str:
 
 
 def repetition(
-    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str
+    counts: Sequence[int], apart: str, shares: Sequence[float], kind: str
 ) -> str:
-    """Say how often so many changes at a distance are found at most."""
+    """Say how often so many changes at a distance, such as "8 apart", are found at most."""
     found = listed([percent(share) for share in shares])
-    times = f"{listed(counts)} {kind}s {distance} apart"
+    times = f"{listed(counts)} {kind}s {apart}"
     return f"repetition ({times}: found in up to {found} %)"
 
 
@@ -81,13 +81,13 @@ def unknown_repetition(events: int, kind: str = "change") -> str:
 
 
 def repetitions(
-    counts: Sequence[int], distance: int, shares: Sequence[float], kind: str
+    counts: Sequence[int], apart: str, shares: Sequence[float], kind: str
 ) -> str:
     """Return the table of what repetition does."""
     found = [
         f"{n}: {percent(share)} %" for n, share in zip(counts, shares, strict=True)
     ]
-    return f"{kind}s {distance} samples apart are found in up to {listed(found)}"
+    return f"{kind}s {apart} are found in up to {listed(found)}"
 
 
 def lasting(

@@ -97,10 +97,18 @@ class JointAdjacency(Adjacency, Frozen):
         lengths = [each.longest for each in once]
         longest = None if None in lengths else max(filter(None, lengths))
         words = ", or ".join(each.words for each in once)
+        events = [each.differs for each in once if each.differs]
+        differs = ""
+        if len(events) == len(once):
+            hidden = dict.fromkeys(" or ".join(events).split(" or "))
+            differs = " or ".join(hidden)
+        elif events:  # what happens anyway is no change that comes once
+            differs = "secret"
+            words = ", or ".join(each.statement for each in once)
         varying = ""
         if any(each.varying for each in once):
             varying = ", or ".join(each.varying or each.words for each in once)
-        return Change(words, longest, varying=varying)
+        return Change(words, longest, varying=varying, differs=differs)
 
     @property
     def statement(self) -> str:

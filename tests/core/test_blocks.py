@@ -123,12 +123,6 @@ def test_losses_of_blocks_compose_to_a_bound_of_all_pairs(monkeypatch, most):
     assert not both.attained
 
 
-@pytest.mark.parametrize("moves, rows", [(64, 64), (65, 1)])
-def test_up_to_64_moves_by_blocks_are_looked_at(moves, rows):
-    shares = np.linspace(0.2, 0.8, moves)
-    assert len(PrivacyLoss.blocks([shares, 1 - shares], [2, 3]).rows) == rows
-
-
 def test_what_all_rows_have_stays_and_of_the_rest_the_largest_counts():
     shared, own, other = (0.5, 2, math.inf), (0.9, 1, math.inf), (0.7, 3, math.inf)
     rows = [

@@ -227,6 +227,20 @@ def test_without_a_horizon_a_period_is_one_sample(count, family):
     found = kv.shift(kv.covariance(noise.over(8)), images)
     assert found <= noise.guarantee.gdp * (1 + 1e-7)
     assert found == pytest.approx(noise.guarantee.gdp, rel=1e-4)  # of eight periods
+    # samples of the guarantee are periods, and its text counts them so
+    assert "(2, 7, 20 changes 8 periods apart: found in" in str(noise.guarantee)
+    images = kv.forced(
+        plants * 9, [1]
+    )  # of two changes, eight periods or samples apart
+    total = kv.covariance(noise.over(9))
+    for apart in (8 * count, 8):
+        pairs = images[:, :-apart] + images[:, apart:]
+        found = max(
+            kv.shift(total, pairs),
+            kv.shift(total, images[:, :-apart] - images[:, apart:]),
+        )
+        claim = noise.guarantee.repeated(2, separation=8).gdp
+        assert (found <= claim * (1 + 1e-7)) == (apart > 8)
     with pytest.raises(ValueError, match="a loop reads each sample"):
         pc.private_lqg(plants, 1, 1, 1, 1, noise=noise, P0=1.0)
 

@@ -608,3 +608,34 @@ def test_a_long_level_of_an_unknown_signal_is_certified_as_verify_finds_it(tmp_p
     assert noise.design.gap <= 0.01
     noise.save(tmp_path / "noise.json")
     assert verify.main([str(tmp_path / "noise.json")]) == 0
+
+
+MOVED = pc.DisturbanceAdjacency({"u": 1.0}, moved=2)
+CHANGED = pc.DisturbanceAdjacency({"w": 1.0})
+
+
+@pytest.mark.parametrize(
+    "secrets, what",
+    [
+        ([MOVED, pc.DisturbanceAdjacency({"w": 1.0}, moved=3)], "time"),
+        ([MOVED, pc.DisturbanceAdjacency(1.0, which=True)], "time or signal"),
+        ([MOVED, CHANGED], "secret"),
+        ([pc.InitialStateAdjacency(1.0), MOVED], "secret"),
+    ],
+)
+def test_runs_without_an_event_of_a_list_are_not_promised_to_be_alike(secrets, what):
+    """That the event happens is not hidden, so no sentence is about runs without it."""
+    plant = ct.ss(0.9, [[1.0, 0.3]], 1, 0, 1.0, states=["x"], inputs=["u", "w"])
+    noise = pc.design_output_noise(
+        plant, horizon=12, budget=BUDGET, adjacency=secrets, models="exact"
+    )
+    text = noise.guarantee.explain()
+    assert f"runs with one {what} finds at most" in text
+    assert "without the change" not in text
+    assert "that it happens" in text
+    response = 0.9 ** np.arange(11)  # of the event at the first sample, and of none
+    total = np.block([[noise.covariance(t, s) for s in range(12)] for t in range(12)])
+    shown = np.linalg.solve(total[1:, 1:], response) @ response
+    assert np.sqrt(shown) > 1.05 * noise.guarantee.gdp
+    again = pc.PrivacyGuarantee.from_dict(noise.guarantee.to_dict())
+    assert again.explain() == text
