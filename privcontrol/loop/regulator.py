@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..numerics.thresholds import LEAST_PRICE
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
     LinearSystem,
@@ -17,10 +18,6 @@ from ..systems.linear import (
 )
 from ..systems.varying import VaryingPlant
 from .side import LinearSide, Weights
-
-#: Ratio of the largest to the least price or variance up to which a Riccati equation is
-#: solved in the units that are given.
-_NEAR_ONE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +182,7 @@ def riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, ND
         found = value / states / states[:, None]
         gain = gain * inputs[:, None] / states
         sizes = nonzero(np.append(np.diag(value), np.diag(stage)[n:]))
-        if sizes.max() < _NEAR_ONE * sizes.min():
+        if sizes.min() > LEAST_PRICE * sizes.max():  # no price or variance is lost
             break
         units = units / np.sqrt(sizes)
     return gain, found, poles
