@@ -1666,7 +1666,9 @@ NOT_COVERED = {
 def read(path):
     """Return the noise of a design file, or of the loop in it, as a dictionary."""
     with open(path, encoding="ascii") as file:
-        data = json.load(file, object_pairs_hook=once_each)
+        if file.read(1) != "{":  # so that no device is read to its end
+            raise NotADesign("it does not begin with a brace")
+        data = json.loads("{" + file.read(), object_pairs_hook=once_each)
     if data.pop("digest") != digest_of(data):
         raise NotADesign("it does not match its digest")
     if data["schema"] not in (2, 3):

@@ -341,6 +341,11 @@ def test_as_many_as_it_looks_at_one_by_one_are_covered(kind, change, most, path)
         assert (verify.checked(path)["status"] != 2) == is_covered
 
 
+def test_what_is_no_design_is_not_read_to_its_end(path):
+    path.write_text("\0" * 10)
+    assert verify.checked(path)["reason"] == "it does not begin with a brace"
+
+
 def test_a_name_that_comes_twice_is_refused(path):
     """The digest is about one of the two, and readers differ in which they take."""
     noise("structured").save(path)
