@@ -529,9 +529,11 @@ def test_a_part_that_stands_twice_is_refused(kind, path):
             design.request.world(design.plant_data),
             design.family,
         )
-    edited(path, lambda data: data.update(parts=data["parts"] * 2))
-    with pytest.raises(pc.PrivacyError, match="one part of a kind"):
-        pc.load(path)
+    nested = [{"kind": "partsum", "parts": json.loads(path.read_text())["parts"] * 2}]
+    for parts in (nested[0]["parts"], nested):
+        edited(path, lambda data, parts=parts: data.update(parts=parts))
+        with pytest.raises(pc.PrivacyError, match="one part of a kind"):
+            pc.load(path)
 
 
 def test_laplace_noise_of_two_parts_is_refused(path):
@@ -539,8 +541,10 @@ def test_laplace_noise_of_two_parts_is_refused(path):
     design = noise("laplace")
     parts = (*design.parts, *noise("independent laplace").parts)
     world = design.request.world(design.plant_data)
-    with pytest.raises(ValueError, match="expected one part of Laplace noise"):
-        certify(parts, design.request.adjacency, world, "laplace")
+    radial = noise("radial").parts
+    for wrong in (parts, radial):
+        with pytest.raises(ValueError, match="expected one part of Laplace noise"):
+            certify(wrong, design.request.adjacency, world, "laplace")
 
 
 #: Alterations of noise's files that no digest of a plant guards, and what an error says.

@@ -26,7 +26,7 @@ from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import tell_apart
 from .grid import shift_of_resolution
-from .parts import DrawnOnce, NoisePart, PartSum, Structured
+from .parts import DrawnOnce, NoisePart, PartSum, Structured, White
 from .whitened import output_sizes
 
 
@@ -41,10 +41,10 @@ def laplace_loss(
 
     It is attained under one plant whose outputs determine all entries of eta.
     """
-    if len(parts) != 1:
+    if len(parts) != 1 or type(parts[0]) not in (Structured, White, DrawnOnce):
         raise ValueError(
             "family: expected one part of Laplace noise, since a sum of several has "
-            f"another law, got {len(parts)}"
+            f"another law, got {', '.join(type(part).__name__ for part in parts)}"
         )
     total = PartSum(parts)
     columns = total.part(DrawnOnce)

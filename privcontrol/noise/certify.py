@@ -101,7 +101,8 @@ def certify(
     ValueError
         If the noise or the secret has no such bound, with the reason.
     """
-    if len({type(part) for part in parts}) < len(parts):
+    kinds = {type(part) for part in parts}
+    if len(kinds) < len(parts) or PartSum in kinds:
         raise ValueError("parts: expected one part of a kind, got two; add them up")
     if family == "laplace":
         if world.region is not None:
