@@ -256,8 +256,9 @@ def in_enough_digits(
                 return found
     raise UncertifiableError(
         "the noise's inverse together with the plant is not proven to be stable: a slow "
-        "mode of the plant is too close to the unit circle for the noise's order; ask "
-        "for another order, or a larger gap"
+        "mode of the plant is too close to the unit circle for the noise's order, or "
+        "moves of the secret cancel to rounding errors, as those between inputs of nearly "
+        "equal effect; ask for another order, a larger gap, or a finite horizon"
     )
 
 

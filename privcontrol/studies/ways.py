@@ -588,7 +588,7 @@ def _priced(public: _Public | None, samples: Horizon) -> _Public | None:
 def _measured(adjacency: Adjacency, plant: Plant) -> str:
     """Return what the secret's largest effects are about, in words."""
     words = one_move_of(adjacency)
-    return f"{words} without unstable growth" if growth_of(plant) > 1 else words
+    return f"{words} (unstable growth apart)" if growth_of(plant) > 1 else words
 
 
 def _percent(increase: float | None) -> str:

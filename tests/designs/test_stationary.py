@@ -501,3 +501,18 @@ def test_beside_a_floor_the_gap_is_that_of_the_filtered_part():
     best = alone.design.lower_bound * (alone.guarantee.gdp / left) ** 2
     assert noise.design.cost - floor <= best * 1.011
     assert noise.design.gap > 0.011
+
+
+def test_moves_that_cancel_to_rounding_errors_are_named():
+    """Six rooms and one meter: the slowest mode is at 0.92, and was blamed."""
+    count = 6
+    row = np.eye(count, k=1) + np.eye(count, k=-1)
+    rooms = ct.ss(
+        0.15 * row - 0.6 * np.eye(count),
+        0.1 * np.eye(count),
+        np.full((1, count), 1 / count),
+        0,
+    ).sample(0.25)
+    which = pc.DisturbanceAdjacency(1.0, which=True)
+    with pytest.raises(pc.UncertifiableError, match="between inputs of nearly equal"):
+        design(rooms, which, order=4, models="exact")

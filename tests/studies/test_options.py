@@ -259,7 +259,7 @@ def test_the_secret_beside_the_noise_is_what_the_verdict_says():
     assert way.secret == pytest.approx(
         [1.2]
     )  # at the next sample, and 2.49 at the fifth
-    assert "times the secret without unstable growth" in way.verdict
+    assert "times the secret (unstable growth apart)" in way.verdict
 
 
 def test_shaped_noise_stands_first_although_it_comes_second(endless):
