@@ -519,12 +519,13 @@ def test_options_beside_a_loop_without_a_steady_state_name_one_that_has_it():
     }
     prior = {"P0": np.diag([4, 0.1]), "horizon": 20}
     plants = [rocket(t) for t in range(20)]
-    for sys in (rocket(0), plants):
+    for sys in (plants, rocket(0)):
         varying = pc.private_lqg(sys, **OF_ROCKET, **prior)
-        with pytest.raises(
-            ValueError, match="loop: expected constant gains .* without P0"
-        ):
-            pc.options(sys, loop=varying, **asked)
+        assert pc.options(sys, loop=varying, **asked)[0].signal is not None
+    with pytest.raises(
+        ValueError, match="loop: expected constant gains .* horizon of its run"
+    ):
+        pc.options(rocket(0), loop=varying, **asked | {"horizon": np.inf})
     constant = pc.private_lqg(rocket(0), **OF_ROCKET)
     assert pc.options(rocket(0), loop=constant, **asked)[0].signal is not None
     assert pc.options(plants, **asked)[0].signal is None
