@@ -76,7 +76,7 @@ def test_names_of_a_file_do_not_steer_the_terminal(tmp_path, capfd, caplog):
     Relay(pc.Gateway(noise, grid=0.001)).run([{"z": 1.0}], print)
     Relay(pc.Gateway(noise, grid=0.001)).run([b"z", b"1"], print)
     said = "".join(capfd.readouterr()) + caplog.text
-    assert "Hides:      x?[2J" in said
+    assert r"Hides:      x\x1b[2J" in said
     assert "expected y?[8m" in said
     assert "a header that names y?[8m" in said
     assert all(letter.isprintable() or letter == "\n" for letter in said)
