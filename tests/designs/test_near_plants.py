@@ -162,7 +162,6 @@ def level_hidden(region, plant, **options):
     )
 
 
-@pytest.mark.slow
 def test_close_plants_are_certified_again_from_a_file(tmp_path):
     noise = level_hidden(*polytope(2, 1e-3), floor=0.3, resolution=1e-4)
     assert noise.guarantee.satisfies(BUDGET)
@@ -170,7 +169,6 @@ def test_close_plants_are_certified_again_from_a_file(tmp_path):
     assert pc.load(tmp_path / "noise.json").guarantee == noise.guarantee
 
 
-@pytest.mark.slow
 def test_far_plants_get_noise_that_is_drawn_again():
     noise = level_hidden(*polytope(0, 0.2), floor=0.05)
     assert noise.guarantee.satisfies(BUDGET)
