@@ -85,9 +85,7 @@ def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, N
     """Return E (x_i(t) - target_i(t))^2 (n, T) without the noise, and what it adds."""
     n = loop.side.plant.order
     rows = Rows(np.eye(n, n + len(loop.side.controls)), np.eye(n))
-    quiet = _mean_errors(loop, signals, rows) ** 2
-    quiet += _start_variances(loop, signals, rows)
-    quiet += _fresh_variances(loop, rows, signals.roots, signals.samples)
+    quiet = _quiet_squares(loop, signals, rows)
     noisy = _noise_variances(loop, signals, rows)
     return quiet[:-1].T, noisy[:-1].T
 
@@ -97,10 +95,15 @@ def output_squares(loop: LoopData, signals: LoopSignals) -> NDArray:
     _, _, C, D = stacks_of(loop.side.plant)
     through = D[..., list(loop.side.controls)]
     rows = Rows(np.concatenate([C, through], axis=-1), np.zeros(C.shape[-2:]))
+    return _quiet_squares(loop, signals, rows)[:-1].mean(axis=0)
+
+
+def _quiet_squares(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+    """Return the mean squares of rows (T + 1, k) without the noise."""
     squares = _mean_errors(loop, signals, rows) ** 2
     squares += _start_variances(loop, signals, rows)
     squares += _fresh_variances(loop, rows, signals.roots, signals.samples)
-    return squares[:-1].mean(axis=0)
+    return squares
 
 
 def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
