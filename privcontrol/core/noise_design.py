@@ -151,8 +151,9 @@ class NoiseDesign(PricedByShape):
     lower_bound : float
         No noise of the family with the same guarantee costs less; NaN where no bound is
         known. Of radial noise in one block it bounds all in one block: independent
-        blocks, which are tried under a weight, may cost less. For Laplace noise it is the cost of the cheapest ellipsoid around the
-        moves, up to r times too low for r directions.
+        blocks, which are tried under a weight, may cost less. For Laplace noise it is the
+        cost of the cheapest ellipsoid around the moves, up to r times too low for r
+        directions.
     attained : ndarray, shape (k, s), or None
         Tangent moves at which the guarantee is attained, where some are known.
         ``worst_moves`` (n, s) are the same as moves of the data.

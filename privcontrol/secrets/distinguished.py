@@ -39,15 +39,14 @@ def distinguished(moves: Moves, plant: Plant, horizon: int) -> Moves:
     told = told_directions(plant, horizon)
     if told is None:
         return moves
-    columns = [[line[int(k)] for k in rows] for line in told.table()]
+    columns = _picked(told, rows)
     # designs leave out states that nobody sees, but not of balls
     count = np.count_nonzero(moves.moved) if moves.is_ball else len(rows)
-    if RationalMatrix(columns).rank() == count:
+    if columns.rank() == count:
         return moves
     sizes = np.abs(moves.vectors[rows]).max(axis=1)
-    rows = rows[_largest_first(midpoints(ball_matrix(columns)) * sizes)]
-    columns = [[line[int(k)] for k in rows] for line in told.table()]
-    reduced, rank = RationalMatrix(columns).rref()
+    rows = rows[_largest_first(midpoints(ball_matrix(columns.table())) * sizes)]
+    reduced, rank = _picked(told, rows).rref()
     same = RationalMatrix(reduced.table()[:rank])  # what each state is in the kept ones
     kept = []
     for line in same.table():
@@ -55,12 +54,11 @@ def distinguished(moves: Moves, plant: Plant, horizon: int) -> Moves:
     with working_bits(moves.bits):
         matrix = BallMatrix(same) * ball_matrix(moves.balls(rows))
     found = midpoints(matrix)
+    if moves.is_ball:
+        found = narrowed(found)
     full = np.zeros((plant.order, found.shape[1]))
     full[kept] = found
     if moves.is_ball:
-        axes = narrowed(found)
-        full = np.zeros((plant.order, axes.shape[1]))
-        full[kept] = axes
         return EllipsoidMoves(full, exact=moves.exact)
     widest = max(entry.rad() for entry in matrix.entries())
     if not widest <= NEAREST * np.abs(found).max():  # they are large where unseen
@@ -88,6 +86,12 @@ def told_rank(moves: Moves, plant: Plant, horizon: int) -> int | None:
     if told is None:
         return None
     return int((told * moves.spanning()).rank())
+
+
+def _picked(told: RationalMatrix, rows: NDArray) -> RationalMatrix:
+    """Return the columns of some states."""
+    places = rows.tolist()
+    return RationalMatrix([[line[k] for k in places] for line in told.table()])
 
 
 def _rank(rows: NDArray) -> int:
