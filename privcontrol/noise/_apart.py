@@ -28,6 +28,7 @@ from ..numerics.linalg import EPS
 from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LinearSystem
+from ..systems.powers import Orbit
 
 #: Values of a matrix, and bounds of their errors.
 Enclosed = tuple[NDArray, NDArray]
@@ -168,29 +169,6 @@ class LagBounds:
         """Return the bounds for several lags."""
         places = np.searchsorted(self.lags, lags, side="right") - 1
         return np.asarray(self.bounds[places])
-
-
-class Orbit:
-    """States A^t x of a ball matrix A and ball columns x.
-
-    A^t is a product of squares of squares, one for each bit of t. States are kept, so one
-    that follows others takes a single product.
-    """
-
-    def __init__(self, matrix: BallMatrix, start: BallMatrix) -> None:
-        self._squares = [matrix]
-        self._states = {0: start}
-
-    def at(self, time: int) -> BallMatrix:
-        """Return the states at a time."""
-        if time not in self._states:
-            place = time.bit_length() - 1
-            while place >= len(self._squares):
-                last = self._squares[-1]
-                self._squares.append(last * last)
-            before = self.at(time - 2**place)
-            self._states[time] = self._squares[place] * before
-        return self._states[time]
 
 
 def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:

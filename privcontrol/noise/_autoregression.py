@@ -30,7 +30,7 @@ from ..numerics.thresholds import ROUNDED
 from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
-from ._apart import Orbit
+from ..systems.powers import Orbit
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._levels import Levels, with_later
 from ._patterns import largest_pattern

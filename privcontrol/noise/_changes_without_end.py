@@ -33,7 +33,8 @@ from ..numerics.thresholds import MOST_STATES_IN_BALLS
 from ..privacy.repetition import Correlations, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..systems.linear import Autoregression, Plant, spectral_radius
-from ._apart import LagBounds, Orbit, are_many, bounds_apart
+from ..systems.powers import Orbit
+from ._apart import LagBounds, are_many, bounds_apart
 from ._autoregression import ChangesBehind, are_told_apart, changes_behind
 from ._endless import (
     WhitenedResponse,

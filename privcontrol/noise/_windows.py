@@ -30,7 +30,8 @@ from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
-from ._apart import LagBounds, Orbit, bounds_apart, several_together
+from ..systems.powers import Orbit
+from ._apart import LagBounds, bounds_apart, several_together
 from ._patterns import (
     MOST_RELAXED,
     PatternSearch,

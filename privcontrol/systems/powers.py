@@ -461,6 +461,29 @@ def moved_on(A: BallMatrix, rows: BallMatrix, samples: int) -> BallMatrix:
     return BallMatrix(table[:count])
 
 
+class Orbit:
+    """States A^t x of a ball matrix A and ball columns x.
+
+    A^t is a product of squares of squares, one for each bit of t. States are kept, so one
+    that follows others takes a single product.
+    """
+
+    def __init__(self, matrix: BallMatrix, start: BallMatrix) -> None:
+        self._squares = [matrix]
+        self._states = {0: start}
+
+    def at(self, time: int) -> BallMatrix:
+        """Return the states at a time."""
+        if time not in self._states:
+            place = time.bit_length() - 1
+            while place >= len(self._squares):
+                last = self._squares[-1]
+                self._squares.append(last * last)
+            before = self.at(time - 2**place)
+            self._states[time] = self._squares[place] * before
+        return self._states[time]
+
+
 @dataclass(frozen=True)
 class LongOrbit:
     """step^t V (n, w) for t = 0 .. T-1, each a power step^(k L) of one of the first L.
