@@ -77,6 +77,7 @@ class _Exit(IntEnum):
 
 #: What a supervisor cannot repair by starting again.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+_BYTE_ORDER_MARK = "\ufeff"
 #: Longest reading, in characters.
 _LONGEST = 1 << 16
 
@@ -342,13 +343,13 @@ class Relay:
 
     def _fields(self, reading: Reading) -> Mapping[str, Any] | None:
         """Return a reading's numbers by name, or None for a blank line or a header."""
-        if isinstance(reading, Mapping):
+        if not isinstance(reading, bytes | str):
             return reading
         if len(reading) > _LONGEST:
             raise _Refused("it is too long")
         text = reading
         if isinstance(text, bytes):
-            text = text.decode("utf-8-sig", errors="replace")
+            text = text.decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
         try:
             if not text.strip():
                 return None

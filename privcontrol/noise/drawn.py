@@ -50,6 +50,9 @@ from ..privacy.release import (
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
 
+#: Speed: responses that are computed, and whose accuracy is looked at, at once.
+_TOGETHER = 16
+
 #: Bits of a state's standard deviation to which it is kept. The first bits of an entry
 #: decide nearly all roundings to the coarse grid, and those to the fine one take more.
 COARSE_BITS = 112
@@ -123,6 +126,12 @@ class DrawnNoise:
             first += part.once
             fresh += part.width
         self._states = [part for part in parts if isinstance(part, StatePart)]
+        #: Whether a sample depends on the entries of earlier samples.
+        self.has_memory = any(part.has_memory for part in parts)
+        #: Whether it depends on earlier ones through a state.
+        self.has_state = bool(self._states)
+        #: Whether it depends on what was drawn for earlier ones.
+        self.remembers = self.has_memory or self.has_state
 
     def recipe(self) -> dict | None:
         """Return what `made` makes it of again, or None if a part cannot be written."""
@@ -139,21 +148,6 @@ class DrawnNoise:
             matrices = {name: decode(value) for name, value in written.items()}
             parts.append(_KINDS[matrices.pop("part")](**matrices))
         return DrawnNoise(recipe["family"], recipe["outputs"], parts)
-
-    @property
-    def has_memory(self) -> bool:
-        """Return whether a sample depends on the entries of earlier samples."""
-        return any(part.has_memory for part in self._parts)
-
-    @property
-    def has_state(self) -> bool:
-        """Return whether a sample depends on earlier ones through a state."""
-        return bool(self._states)
-
-    @property
-    def remembers(self) -> bool:
-        """Return whether a sample depends on what was drawn for earlier ones."""
-        return self.has_memory or self.has_state
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the entries that samples start .. stop - 1 add."""
@@ -203,20 +197,14 @@ class DrawnNoise:
         """
         bits = self._known_bits(t)
         rows = self.rows(t, bits)
-        noisy = [i for i, row in enumerate(rows) if row]
-        sample: list[Ball | None] = [None] * self.outputs
-        if not noisy:
-            return sample
-        offsets = [Rational(0)] * self.outputs
+        rough = rough and not self.has_state
+        balls = noise_balls(rows, self.entries, rough=rough)
         for state in self._states:
-            more = state.offset(t, self.entries)
-            offsets = [a + b for a, b in zip(offsets, more, strict=True)]
-        rough = rough and not self._states
-        balls = noise_balls([rows[i] for i in noisy], self.entries, rough=rough)
-        with working_bits(2 * bits):
-            for i, ball in zip(noisy, balls, strict=True):
-                sample[i] = ball + Ball(offsets[i])
-        return sample
+            offset = state.offset(t, self.entries)
+            with working_bits(2 * bits):
+                balls = [ball + more for ball, more in zip(balls, offset, strict=True)]
+        noisy = [bool(row) or self.has_state for row in rows]
+        return [ball if one else None for ball, one in zip(balls, noisy, strict=True)]
 
     def _known_bits(self, t: int) -> int:
         """Return the most bits of an entry that takes part in gamma(t)."""
@@ -301,7 +289,7 @@ class StructuredPart(_Written):
         self._frames = _Responses(A, C, ball_matrix(S))
 
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.first, self._frames.at(t, bits).tolist()
+        yield self.first, self._frames.at(t, bits)
 
     def forget_before(self, t: int) -> None:
         self._frames.forget_before(t)
@@ -325,7 +313,7 @@ class RadialPart(_Written):
         self._frames = _Responses(A, C, ball_matrix(S))
 
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.first, self._frames.at(t, bits).tolist()
+        yield self.first, self._frames.at(t, bits)
 
     def row(self, values: Sequence[Factor], start: int, entries: Entries) -> Row:
         own = _numbered(values, start)
@@ -380,7 +368,7 @@ class BlockPart(_Written):
         self._frames = _Responses(A, C, ball_matrix(S))
 
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.first, self._frames.at(t, bits).tolist()
+        yield self.first, self._frames.at(t, bits)
 
     def row(self, values: Sequence[Factor], start: int, entries: Entries) -> Row:
         row: Row = {}
@@ -432,7 +420,7 @@ class DrivenPart(_Written):
     def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
         yield self.start(t), self._through.tolist()
         for s in range(t):
-            yield self.start(s), self._frames.at(t - s - 1, bits).tolist()
+            yield self.start(s), self._frames.at(t - s - 1, bits)
 
 
 class CorrelatedPart(ExactPart):
@@ -584,7 +572,7 @@ class _Responses:
         self._gains = [ball_matrix(one) for one in C.reshape(-1, *C.shape[-2:])]
         self._start = V
         self._precision = 2 * FIRST_BITS
-        self._frames: dict[int, BallMatrix] = {}
+        self._frames: dict[int, list[list[Ball]]] = {}
         self._state = V  # A^t V
         self._reached = -1  # its time
 
@@ -592,20 +580,13 @@ class _Responses:
         """Drop earlier frames."""
         self._frames = {s: frame for s, frame in self._frames.items() if s >= t}
 
-    def at(self, t: int, bits: int) -> BallMatrix:
+    def at(self, t: int, bits: int) -> list[list[Ball]]:
         """Return C A^t V (p, q)."""
         if self._precision < 2 * bits:
             self._restart(2 * bits)
         while t not in self._frames:
             with working_bits(self._precision):
-                if t == self._reached + 1 and t > 0:
-                    state = self._steps[self._place(t - 1)] * self._state
-                else:
-                    state = self._from_start(t)
-                if _is_accurate(state, bits):
-                    self._state = state
-                    self._reached = t
-                    self._frames[t] = self._gains[self._place(t)] * state
+                if self._goes_on(t, bits):
                     break
             if 2 * self._precision > _MOST_BITS:
                 raise UncertifiableError(
@@ -614,6 +595,32 @@ class _Responses:
                 )
             self._restart(2 * self._precision)
         return self._frames[t]
+
+    def _goes_on(self, t: int, bits: int) -> bool:
+        """Add frames from sample t on, and return whether it is accurate there."""
+        if t == self._reached + 1 and t > 0:
+            first = self._steps[self._place(t - 1)] * self._state
+        else:
+            first = self._from_start(t)
+        if not _is_accurate(first, bits):
+            return False
+        self._add(t, first)
+        stop = t + _TOGETHER
+        if self._varies:
+            stop = min(stop, len(self._gains))
+        states = [first]
+        for s in range(t, stop - 1):
+            states.append(self._steps[self._place(s)] * states[-1])
+        if _is_accurate(states[-1], bits):
+            for s, state in enumerate(states[1:], t + 1):
+                self._add(s, state)
+        return True
+
+    def _add(self, t: int, state: BallMatrix) -> None:
+        """Add the frame of a state A^t V."""
+        self._state = state
+        self._reached = t
+        self._frames[t] = (self._gains[self._place(t)] * state).tolist()
 
     def _place(self, t: int) -> int:
         """Return where the matrices of sample t stand."""

@@ -58,6 +58,7 @@ _GUARD_BITS = 64
 #: Speed: bits of an entry that a rough interval of it looks at, and the bits in which it
 #: is computed.
 _ROUGH_BITS, _ROUGH_WORKING_BITS = 64, 80
+_ROUGH_END = 1 << _ROUGH_BITS
 #: Speed: half the length of the interval in which a rough one is sought.
 _SOUGHT = 2.0**-30
 
@@ -66,6 +67,7 @@ _OFF_GRID = rational(1e-6)
 _ROUND_OFF = rational(2.0**-52)
 _HALF = Rational(1, 2)
 _NORMAL = NormalDist()
+_ROOT_OF_HALF = math.sqrt(0.5)
 
 #: What an entry of eta is multiplied with.
 Factor = Rational | Ball | float
@@ -136,7 +138,11 @@ class StandardEntry(ABC):
         return self._known
 
     def rough(self) -> Ball:
-        """Return an interval that may be wider than `ball`, and takes less time."""
+        """Return an interval that may be wider than `ball`, and takes less time.
+
+        It is computed at the working precision of the caller, for which few bits are
+        enough.
+        """
         if self._known is not None:
             return self._known
         if self._roughly is None:
@@ -169,20 +175,19 @@ class GaussianEntry(StandardEntry):
         With f = erf - u, which grows, and a midpoint z, all roots of f in Z lie in
         z - f(z) / f'(Z). Where that is part of Z, there is one.
         """
-        count = min(self.count, _ROUGH_BITS)
-        value = self.value >> (self.count - count)
+        if self.count < _ROUGH_BITS:
+            return None
+        value = self.value >> (self.count - _ROUGH_BITS)
         # U or 1 - U, whichever is smaller: a double is next to it
-        tail = min(value, (1 << count) - 1 - value)
-        middle = _NORMAL.inv_cdf((tail + 0.5) / (1 << count)) * math.sqrt(0.5)
+        tail = min(value, _ROUGH_END - 1 - value)
+        middle = _NORMAL.inv_cdf((tail + 0.5) / _ROUGH_END) * _ROOT_OF_HALF
         if tail != value:
             middle = -middle
-        offset = 2 * value + 1 - (1 << count)
-        with working_bits(_ROUGH_WORKING_BITS):
-            uniform = Ball(Ball((offset, -count)), Ball((1, -count)))
-            sought = Ball(middle, _SOUGHT)
-            slope = (sought * sought).exp() * _HALF_ROOT_OF_PI
-            found = middle + (uniform - Ball(middle).erf()) * slope
-            return found * _ROOT_OF_TWO if sought.contains(found) else None
+        uniform = Ball(2 * value + 1 - _ROUGH_END, 1) * _ROUGH_UNIT
+        sought = Ball(middle, _SOUGHT)
+        slope = (sought * sought).exp() * _HALF_ROOT_OF_PI
+        found = middle + (uniform - Ball(middle).erf()) * slope
+        return found * _ROOT_OF_TWO if sought.contains(found) else None
 
 
 class LaplaceEntry(StandardEntry):
@@ -197,6 +202,7 @@ class LaplaceEntry(StandardEntry):
 
 
 with working_bits(_ROUGH_WORKING_BITS):
+    _ROUGH_UNIT = Ball((1, -_ROUGH_BITS))
     _ROOT_OF_TWO = Ball(2).sqrt()
     _HALF_ROOT_OF_PI = Ball.pi().sqrt() / 2
 
@@ -247,9 +253,10 @@ def nearest_count(offset: Rational, ball: Ball, step: Rational) -> int | None:
         return None
     low, high, unit = _ends(ball)
     # the ends over the step are (of_offset + end factor) / divisor
-    of_offset = int(offset.p) * unit * int(step.q)
-    factor = int(offset.q) * int(step.q)
-    divisor = int(offset.q) * unit * int(step.p)
+    below, inverse = int(offset.q), int(step.q)
+    of_offset = int(offset.p) * unit * inverse
+    factor = below * inverse
+    divisor = below * unit * int(step.p)
     lowest = _nearest_quotient(of_offset + low * factor, divisor)
     highest = _nearest_quotient(of_offset + high * factor, divisor)
     return lowest if lowest == highest else None
@@ -619,10 +626,12 @@ def noise_balls(
     rough: bool = False,
 ) -> list[Ball]:
     """Enclose the noise of rows, each a mapping from entry to factor, in balls."""
-    used = {k for row in rows for k in row}
-    bits = max(entries[k].count for k in used) + _GUARD_BITS
+    used = {k: entries[k] for row in rows for k in row}
+    bits = _ROUGH_WORKING_BITS
+    if not rough:
+        bits = max([entry.count for entry in used.values()], default=0) + _GUARD_BITS
     with working_bits(bits):
-        eta = {k: entries[k].rough() if rough else entries[k].ball() for k in used}
+        eta = {k: one.rough() if rough else one.ball() for k, one in used.items()}
         totals = []
         for row in rows:
             total = Ball(0)

@@ -25,9 +25,14 @@ from repeats import few
 import privcontrol as pc
 from privcontrol.deploy.gateway import _check_rule
 from privcontrol.noise import exact
-from privcontrol.noise.drawn import COARSE_BITS, FINE_BITS
+from privcontrol.noise.drawn import COARSE_BITS, FINE_BITS, _Responses
 from privcontrol.noise.exact import ExactNoise
-from privcontrol.numerics.balls import Rational
+from privcontrol.numerics.balls import (
+    Rational,
+    ball_matrix,
+    rational_matrix,
+    working_bits,
+)
 
 KINDS = list(REQUESTS)
 #: All kinds, of which the first four differ most.
@@ -78,6 +83,36 @@ def test_enclosures_hold_the_noise_of_the_design(kind):
             middle = 0.0 if ball is None else float(ball.mid())
             assert middle == pytest.approx(value, rel=1e-9, abs=1e-9)
             assert ball is None or float(ball.rad()) < 1e-30
+
+
+@pytest.mark.parametrize("varies", [False, True])
+@pytest.mark.parametrize(
+    "times",
+    [range(60), [5, 6, 7, 40, 41, 3], [120, 126, 127], range(40, 55)],
+    ids=["in order", "forward and back", "late", "in the middle"],
+)
+def test_responses_hold_those_of_exact_arithmetic(times, varies):
+    """Of a plant that decays while errors grow tenfold a sample, so that bits run out."""
+    steps = np.array([[5.0, -24.0], [1.0, -5.0]]) * 0.99 * np.ones((128, 1, 1))
+    if varies:
+        steps *= 1 + np.arange(128)[:, None, None] / 1000
+    gains = np.array([[1.0, 0.5], [0.3, -2.0]]) + np.arange(128)[:, None, None] / 3
+    start = np.array([[1.0, 0.0], [1.0, 1.0]])
+    A, C = (steps, gains) if varies else (steps[0], gains[0])
+    exact = [rational_matrix(start)]
+    for step in steps:
+        exact.append(rational_matrix(step) * exact[-1])
+    for bits in (128, 500):
+        responses = _Responses(A, C, ball_matrix(start))
+        for t in times:
+            wanted = rational_matrix(gains[t if varies else 0]) * exact[t]
+            found = responses.at(t, bits)
+            size = max(abs(float(x)) for x in exact[t].entries())
+            for balls, values in zip(found, wanted.tolist(), strict=True):
+                for ball, value in zip(balls, values, strict=True):
+                    with working_bits(20_000):  # all bits of the value
+                        assert ball.contains(value)
+                    assert ball.rad() <= 200 * size * 2.0**-bits
 
 
 def test_noise_of_several_outputs_keeps_its_rows_apart():
