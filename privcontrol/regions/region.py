@@ -520,9 +520,10 @@ class PlantBox(ByContent, PlantRegion):
     ----------
     sys : control.StateSpace
         The middle, with n states, m inputs and p outputs.
-    A, C, B, D : array_like, shapes (n, n), (p, n), (n, m) and (p, m), optional
-        Half-widths, not negative; zero by default. B and D matter if a disturbance is
-        secret.
+    A, C, B, D : array_like or float, shapes (n, n), (p, n), (n, m) and (p, m), optional
+        Half-widths, not negative; zero by default. A number is the half-width of every
+        entry, zeros of the plant included; `around` takes zeros as exact. B and D matter
+        if a disturbance is secret.
     assumptions, miss : optional
         As for a `PlantPolytope`.
 
@@ -567,11 +568,13 @@ class PlantBox(ByContent, PlantRegion):
         for name in "ABCD":
             given = getattr(self, name)
             middle = getattr(plant, name)
-            widths = np.zeros_like(middle) if given is None else real_array(given, name)
+            widths = real_array(0.0 if given is None else given, name)
+            if widths.ndim == 0:
+                widths = np.full_like(middle, widths)
             if widths.shape != middle.shape:
                 raise ct.ControlDimension(
-                    f"{name}: expected half-widths of shape {middle.shape}, "
-                    f"got {widths.shape}"
+                    f"{name}: expected half-widths of shape {middle.shape}, or one number "
+                    f"for every entry, got {widths.shape}"
                 )
             if (widths < 0).any():
                 raise ValueError(
@@ -582,6 +585,13 @@ class PlantBox(ByContent, PlantRegion):
             raise ValueError(
                 "A, B, C, D: expected at least one uncertain entry, got none"
             )
+
+    def __repr__(self) -> str:
+        widths = self.widths
+        return (
+            f"PlantBox({len(widths)} uncertain entr{'y' if len(widths) == 1 else 'ies'}, "
+            f"half-widths up to {widths.max():g})"
+        )
 
     @classmethod
     def around(

@@ -118,6 +118,17 @@ def test_bad_boxes_are_refused(widths, error, message):
         pc.PlantBox(pc.plants.vehicle(), **widths)
 
 
+def test_a_number_is_the_half_width_of_every_entry():
+    plant = pc.plants.vehicle()
+    box = pc.PlantBox(plant, A=0.001, C=np.float64(0.002))
+    assert box == pc.PlantBox(plant, A=np.full((2, 2), 0.001), C=np.full((1, 2), 0.002))
+    assert repr(box) == "PlantBox(6 uncertain entries, half-widths up to 0.002)"
+    with pytest.raises(ValueError, match="half-widths >= 0"):
+        pc.PlantBox(plant, A=-0.001)
+    with pytest.raises(ct.ControlDimension, match="or one number for every entry"):
+        pc.PlantBox(plant, A=[0.001, 0.001])
+
+
 @pytest.mark.parametrize("relative, slack", few([(1e-3, 1.2), (1e-4, 1.02)], of=1))
 def test_all_entries_of_a_plant_may_be_uncertain(relative, slack):
     plant = cases.random_plant(2, states=4, outputs=2, radius=0.8)
