@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,9 @@ _SMALL, _LARGE = 0.15, 1.0
 
 #: Share of the price without any reading from which readings hardly help the loop.
 _HARDLY_BETTER = 0.8
+
+#: Increase from which three digits of it are shown.
+_MANY_TIMES = 10.0
 
 _INDEPENDENT = "independent"
 
@@ -595,6 +599,9 @@ def _percent(increase: float | None) -> str:
     """Return an increase in percent, rounded up; it may be above 100 %."""
     if increase is None:
         return ""
+    if increase >= _MANY_TIMES:
+        digits = 10 ** (math.floor(math.log10(increase)) - 2)
+        return f"{100 * digits * math.ceil((increase - ROUNDED) / digits):,.0f} %"
     return f"{in_percent(increase - ROUNDED):g} %"
 
 
@@ -682,6 +689,11 @@ def _verdict(
             said += f", {_percent(blind)} without any reading"
             if blind <= _SMALL:
                 return f"{said}: it hardly needs them, publish none"
+            if price > blind * (1 + ROUNDED):
+                return (
+                    f"{said}: too much, as this controller is not designed for the noise; "
+                    "private_lqg designs one that is, over a horizon with P0="
+                )
             if price > _HARDLY_BETTER * blind:
                 return f"{said}: too much, readings hardly help it now"
     if loss <= _SMALL:

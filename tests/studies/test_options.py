@@ -243,6 +243,9 @@ def test_verdicts_say_what_to_do():
     assert said(4.0, 3.0, 3.0, 0.39, 0.4).endswith("readings hardly help it now")
     assert "costs 162.5 % more, 310 % without" in said(4.0, 3.0, 3.0, 1.6241, 3.1)
     assert said(4.0, 3.0, 3.0, 0.11, 0.12).endswith("publish none")
+    assert "private_lqg designs one" in said(4.0, 3.0, 3.0, 0.41, 0.4)
+    assert "private_lqg" not in said(4.0, 3.0, 3.0, 0.4, 0.4)
+    assert "2,010 % more, 51,500 % without" in said(4.0, 3.0, 3.0, 20.005, 514.357)
 
 
 def test_the_secret_beside_the_noise_is_what_the_verdict_says():
