@@ -35,6 +35,8 @@ TRUE, PUBLISHED, ESTIMATE = "black", "#D55E00", "#0072B2"
 COLORS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 #: Single trials that are drawn at most.
 MANY = 100
+#: Panels that stand in one column; more are drawn in two.
+TALLEST = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,11 +162,14 @@ def draw_panels(
 
     They are drawn on the given axes, one for each panel of the grid, or on new ones.
     """
-    rows = max(map(len, columns.values()))
-    lines = np.empty((rows, len(columns)), object)
+    arranged = list(columns.items())
+    if len(arranged) == 1:
+        arranged = _folded(*arranged[0], ax)
+    rows = max(len(panels) for _, panels in arranged)
+    lines = np.empty((rows, len(arranged)), object)
     with control_style():
-        axes = panel_axes(ax, rows, len(columns), title)
-        for k, (heading, panels) in enumerate(columns.items()):
+        axes = panel_axes(ax, rows, len(arranged), title)
+        for k, (heading, panels) in enumerate(arranged):
             for row, axis in enumerate(axes[:, k]):
                 lines[row, k] = []
                 is_used = row < len(panels)
@@ -180,6 +185,17 @@ def draw_panels(
         figure.align_ylabels()
         legend = _draw_legend(figure, axes, own=ax is None)
     return PanelPlot(lines, axes, figure, legend=legend)
+
+
+def _folded(
+    heading: str, panels: Sequence[Panel], ax: AxesLike
+) -> list[tuple[str, Sequence[Panel]]]:
+    """One long column as two, row by row, unless it is drawn on axes in one column."""
+    half = (len(panels) + 1) // 2
+    is_long = len(panels) > TALLEST
+    if not is_long or (ax is not None and np.array(ax, object).shape != (half, 2)):
+        return [(heading, panels)]
+    return [(heading, panels[::2]), ("", panels[1::2])]
 
 
 def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:

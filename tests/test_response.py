@@ -516,6 +516,22 @@ def test_band_plots_of_two_responses_share_axes_and_legend(many):
     assert first.lines[0, 0][0].get_color() != second.lines[0, 0][0].get_color()
 
 
+def test_more_than_six_panels_stand_in_two_columns(many):
+    signals = ["x[0]", "y[0]", "y[1]"] * 3
+    tall = many.band_plot(signals[:6])
+    assert tall.axes.shape == (6, 1)
+    wide = many.band_plot(signals[:7])
+    assert wide.axes.shape == (4, 2)
+    labels = [ax.get_ylabel() for ax in wide.axes.flat if ax.get_visible()]
+    assert labels[:6] == [ax.get_ylabel() for ax in tall.axes.flat]
+    assert len(labels) == 7
+    again = many.band_plot(signals[:7], ax=wide.axes, label="again")
+    assert again.axes.shape == (4, 2)
+    assert again.axes[2, 1].get_ylabel() == labels[5]
+    one = many.band_plot(signals[:7], ax=plt.figure().subplots(7))
+    assert one.axes.shape == (7, 1)
+
+
 def test_plots_use_an_empty_current_figure_and_given_axes(many):
     figure = plt.figure()
     assert many.plot().figure is figure
