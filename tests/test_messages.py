@@ -564,6 +564,32 @@ def test_states_without_names_say_how_to_name_them():
         design(adjacency=secret)
 
 
+def test_a_response_in_place_of_an_array_names_its_parts():
+    response = ct.forced_response(VEHICLE, 0.1 * np.arange(9), np.zeros((1, 9)))
+    with pytest.raises(
+        TypeError, match=r"states: .*TimeResponseData; pass its .states"
+    ):
+        pc.identify_states(VEHICLE, response, np.zeros((1, 9)))
+
+
+def test_a_gain_for_all_inputs_is_told_which_ones_the_controller_drives():
+    room = ct.ss(0.9, [[1, 0.1]], 1, 0, 1.0, inputs=["heat", "people"])
+    both = ct.dlqr(room, np.eye(1), np.eye(2))[0]
+    with pytest.raises(
+        ct.ControlDimension, match=r"K: .*\(1, 1\), .* row for each of heat"
+    ):
+        pc.private_loop(room, both, 0.1, controls=["heat"])
+    pc.private_loop(room, both, [[0.1]])
+
+
+def test_a_covariance_in_place_of_a_disturbance_is_told_what_draws_from_it():
+    loop = pc.private_lqg(VEHICLE, 1, 1, 1, 1, design())
+    with pytest.raises(ct.ControlDimension, match='"design", which draws it from QN'):
+        loop.simulate(disturbance=np.eye(2))
+    with pytest.raises(ct.ControlDimension, match='"design", which draws it from RN'):
+        loop.simulate(measurement_noise=0.1)
+
+
 def test_a_start_in_place_of_a_trajectory_says_how_to_make_one():
     def move(t, x, u, params):
         return [x[1], u[0] - np.sin(x[1])]

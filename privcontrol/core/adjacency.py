@@ -563,7 +563,7 @@ def public_radius(radius: object) -> Radius:
     if isinstance(radius, Mapping):
         named = {}
         for name, mu in radius.items():
-            named[str(name)] = moderate_number(mu, f"radius[{name!r}]")
+            named[str(name)] = _one_radius(mu, f"radius[{name!r}]")
         if len(named) < len(radius):
             raise ValueError(
                 "radius: expected different names, got two that read alike"
@@ -578,4 +578,14 @@ def public_radius(radius: object) -> Radius:
         raise ValueError(
             f"radius: expected a number or one dimension, got shape {radii.shape}"
         )
-    return tuple(moderate_number(mu, "radius") for mu in radii.tolist())
+    return tuple(_one_radius(mu, "radius") for mu in radii.tolist())
+
+
+def _one_radius(radius: object, name: str) -> float:
+    """Return one of several radii, checked."""
+    if isinstance(radius, Real) and radius == 0:
+        raise ValueError(
+            f"{name}: expected a finite number > 0, got 0; name only what is secret, as "
+            "in {'position': 1.0}"
+        )
+    return moderate_number(radius, name)

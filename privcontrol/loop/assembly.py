@@ -218,7 +218,9 @@ def private_loop(
             )
     _check_states(plant)
     n, p, m = side.order, plant.output_count, len(side.controls)
-    K = _gain(K, "K", (m, n), plant)
+    driven = ", ".join(plant.inputs[k] for k in side.controls)
+    rows = f"; one row for each of {driven}, which controls= names" if side.free else ""
+    K = _gain(K, "K", (m, n), plant, rows)
     L = _gain(L, "L", (n, p), plant)
     gains = Gains.of(plant, L, L if form == "predictor" else None)
     observer = ObserverFeedback.of(side, K, gains, form)
@@ -537,13 +539,18 @@ def private_lqg(
     return PrivateLoop(loop)
 
 
-def _gain(value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant) -> NDArray:
-    """Return a gain, or one for each sample of a plant that varies."""
+def _gain(
+    value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant, hint: str = ""
+) -> NDArray:
+    """Return a gain, or one for each sample of a plant that varies.
+
+    ``hint`` is added where the shape is another one.
+    """
     if isinstance(plant, VaryingPlant):
         gains = real_array(value, name)
         if gains.ndim == 3:
             return matrix(gains, name, (plant.samples, *shape))
-    return matrix(value, name, shape)
+    return matrix(value, name, shape, hint)
 
 
 def _check_weights(

@@ -284,7 +284,10 @@ class LoopSignals:
                     )
                 roots[drive] = loop.weights.drive_roots[drive]
             elif value is not None:
-                drives[drive] = _signal(value, name, (size,), samples, trials)
+                drawn = f', or "design", which draws it from {source}'
+                drives[drive] = _signal(
+                    value, name, (size,), samples, trials, whose=drawn
+                )
         exogenous = given.get("exogenous")
         is_left_out = exogenous is None or (
             isinstance(exogenous, Mapping) and not exogenous

@@ -79,10 +79,13 @@ def present(value: Value | None, name: str) -> Value:
     return value
 
 
-def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArray:
+def matrix(
+    value: ArrayLike, name: str, shape: tuple[int | None, ...], hint: str = ""
+) -> NDArray:
     """A finite read-only matrix of a shape, in which None is a free length.
 
-    A vector will do for a row or a column.
+    A vector will do for a row or a column. ``hint`` is added where the shape is another
+    one.
     """
     if isinstance(value, tuple) and any(np.ndim(part) == 2 for part in value):
         raise TypeError(
@@ -96,7 +99,7 @@ def matrix(value: ArrayLike, name: str, shape: tuple[int | None, ...]) -> NDArra
     if array.ndim != len(shape) or any(want not in (None, got) for want, got in pairs):
         expected = str(shape).replace("None", "any")
         raise ct.ControlDimension(
-            f"{name}: expected shape {expected}, got {array.shape}"
+            f"{name}: expected shape {expected}, got {array.shape}{hint}"
         )
     return array
 

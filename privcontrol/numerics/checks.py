@@ -73,6 +73,11 @@ def real_array(
             f"{name}: expected every entry, got a masked array; fill it or leave the "
             "masked entries out"
         )
+    if all(hasattr(value, part) for part in ("outputs", "states", "inputs", "time")):
+        raise TypeError(
+            f"{name}: expected an array of real numbers, got a {type(value).__name__}; "
+            "pass its .states, .outputs or .inputs"
+        )
     try:
         array = np.array(value, copy=copy or None)
     except Exception as error:  # what a user's object raises

@@ -123,8 +123,8 @@ def enclosing_ellipsoid(
     exponent = np.frexp(tallest)[1][:, None]
     if np.abs(exponent).max() > _MAX_EXPONENT:
         raise UncertifiableError(
-            "points: expected coordinates between 1e-270 and 1e270, got larger or "
-            "smaller; rescale"
+            "hidden moves: expected sizes between 1e-270 and 1e270, got larger or "
+            "smaller; choose other units"
         )
     # powers of two change no digit, and keep squares within the range of a double
     scaled_points = np.ldexp(points, -exponent)
@@ -588,9 +588,9 @@ def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
 def _narrow(points: NDArray) -> UncertifiableError:
     size, count = points.shape
     return UncertifiableError(
-        f"points: expected columns that span all {size} dimensions, got {count} points "
-        "that double precision cannot distinguish from a thinner set; drop the directions in "
-        "which nothing moves, or pass points in better separated coordinates"
+        f"hidden moves: expected some in each of {size} dimensions, got {count} that "
+        "double precision cannot distinguish from moves in fewer; leave out states or "
+        "entries that hardly move, or choose units in which radii are of similar size"
     )
 
 

@@ -147,6 +147,14 @@ def test_a_singular_plant_protects_the_initial_state_only():
             "radius: expected a finite number > 0, got 0.0",
         ),
         (
+            lambda: pc.StateAdjacency({"position": 1.0, "velocity": 0}),
+            r"radius\['velocity'\]: .* got 0; name only what is secret",
+        ),
+        (
+            lambda: pc.StateAdjacency([1.0, 0.0]),
+            "radius: .* got 0; name only what is secret",
+        ),
+        (
             lambda: pc.StateAdjacency({"position": np.nan}),
             r"radius\['position'\]: expected a finite number",
         ),
