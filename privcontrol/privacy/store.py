@@ -509,7 +509,7 @@ class FileStore(Store):
         if os.stat(self._place).st_nlink > 1:
             self._remove_unfinished()
         names = os.stat(self._place).st_nlink
-        if names > 1 or os.path.ismount(self._place):
+        if names > 1 or _is_mounted_alone(self._place):
             found = f"{names} hard links" if names > 1 else "a mount of the file alone"
             raise OSError(
                 f"path: expected one name of the {self.kind.name} at {str(self.path)!r}, "
@@ -555,6 +555,33 @@ class FileStore(Store):
             "recorded and nothing is published, do not release; restore the file and "
             f"check its folder, its permissions and the space left on the disk ({error})"
         )
+
+
+def _is_mounted_alone(path: str) -> bool:
+    """Return whether a file is a mount of its own, as a container may have one.
+
+    It may come from the file system of its folder, so devices do not show it.
+    """
+    if os.path.ismount(path):
+        return True
+    mounts = {_mount_number(path), _mount_number(os.path.dirname(path))}
+    return len(mounts) > 1
+
+
+def _mount_number(path: str) -> str | None:
+    """Return the number of the mount on which a path lies, where the system tells it."""
+    only_a_place = getattr(os, "O_PATH", None)
+    if only_a_place is None:
+        return None
+    # any other descriptor of a database would drop SQLite's locks when it is closed
+    number = os.open(path, only_a_place)
+    try:
+        lines = Path(f"/proc/self/fdinfo/{number}").read_text("ascii").splitlines()
+    except OSError:  # there is no /proc
+        return None
+    finally:
+        os.close(number)
+    return next((line for line in lines if line.startswith("mnt_id")), None)
 
 
 def chained_digest(before: str, text: str) -> str:

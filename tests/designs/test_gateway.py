@@ -568,6 +568,38 @@ def test_a_file_that_is_mounted_alone_is_refused(path, monkeypatch):
         pc.Gateway.resume(path)
 
 
+MOUNTED = """
+import subprocess
+import sys
+
+import privcontrol as pc
+
+file, name = sys.argv[1:]
+subprocess.run(["mount", "--bind", file, name], check=True)
+for path in (name, file):
+    try:
+        pc.Gateway.resume(path).close()
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_a_mount_within_one_file_system_is_seen(path, tmp_path):
+    """It has the device of its folder, and both names had a lock and a journal."""
+    alone = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "true"]).returncode:
+        pytest.skip("nothing can be mounted here")
+    Gateway(noise("structured"), path=path).close()
+    other = tmp_path / "folder" / "name"
+    other.parent.mkdir()
+    other.touch()
+    child = [*alone, sys.executable, "-c", MOUNTED, path, other]
+    said = subprocess.run(child, check=True, capture_output=True, text=True).stdout
+    assert "got a mount of the file alone" in said
+    assert repr(str(other)) in said
+    assert len(said.splitlines()) == 1  # the file's own name is not refused
+
+
 def test_what_is_no_regular_file_is_no_store(tmp_path):
     """Opening a pipe would wait for somebody who writes to it."""
     pipe = tmp_path / "pipe"
