@@ -30,6 +30,7 @@ import os
 import queue
 import select
 import signal
+import stat
 import sys
 import threading
 import time
@@ -39,7 +40,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from enum import IntEnum
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from ..numerics.arguments import helpful_arguments, helpful_fields
@@ -60,6 +61,10 @@ Reading = str | bytes | Mapping[str, Any]
 
 class _Together(list[Reading]):
     """Readings that came together, so none of them waits for the next one."""
+
+
+class _CutOff(bytes):
+    """What a pipe ended with behind its last line feed."""
 
 
 Sink = Callable[[dict[str, float]], object]
@@ -354,12 +359,17 @@ class Relay:
             if not text.strip():
                 return None
             if text.lstrip().startswith("{"):
-                return dict(json.loads(text))
+                return dict(json.loads(text, object_pairs_hook=_once_each))
+            if isinstance(reading, _CutOff):
+                raise _Refused(
+                    "expected a line feed behind a row, which may be cut off"
+                )
             row = [field.strip() for field in next(csv.reader([text]))]
+            known = {*self._outputs, *self._places}
             if not self._header and set(self._outputs) <= set(row):
+                _once_each((name, None) for name in row if name in known)
                 self._header = row
                 return None
-            known = {*self._outputs, *self._places}
             named = zip(self._header, row, strict=True)
             # other columns are not needed
             return {name: _read_number(field) for name, field in named if name in known}
@@ -376,8 +386,19 @@ def _places(epoch: float | None) -> set[str]:
     return {"index"} if epoch is None else {"index", "time"}
 
 
+def _once_each(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return named values as a mapping. Nobody knows which of two alike is meant."""
+    fields = list(fields)
+    named = dict(fields)
+    if len(named) < len(fields):
+        raise _Refused("expected each name once")
+    return named
+
+
 def _read_number(text: str) -> float:
     """Return the number of a text, exactly where it is an integer."""
+    if "_" in text:  # what parts thousands in Python
+        raise ValueError("expected a number")
     return int(text) if text.removeprefix("-").isdecimal() else float(text)
 
 
@@ -734,6 +755,10 @@ def _readings(
     if place.endswith(".parquet"):
         return _rows(place, names, stack)
     if place == "-":
+        if sys.stdin is None:
+            raise ValueError(
+                "source: expected standard input, which is closed; pass a file or a topic"
+            )
         return _lines(sys.stdin.fileno())
     return _lines(stack.enter_context(open(place, "rb", buffering=0)).fileno())
 
@@ -755,6 +780,10 @@ class _Sink:
         if place.startswith(_TOPICS):
             self._topic = stack.enter_context(Topic(place))
             return
+        if place == "-" and sys.stdout is None:
+            raise ValueError(
+                "sink: expected standard output, which is closed; pass a file or a topic"
+            )
         # beside sys.stdout, whose last flush would fail where the reader has gone
         target = os.dup(sys.stdout.fileno()) if place == "-" else place
         is_torn = place != "-" and _ends_in_a_line(place)
@@ -818,7 +847,8 @@ def _lines(number: int) -> Iterator[_Together | None]:
     """Yield the lines of a file by its number, and None before and while it waits.
 
     Lines that can be read together come together. Of a line that is too long only the
-    beginning is kept.
+    beginning is kept. Where whoever writes to a pipe has died, its last line may be cut
+    off; that of a file is whole.
     """
     line = b""
     while True:
@@ -836,7 +866,8 @@ def _lines(number: int) -> Iterator[_Together | None]:
             for start in range(0, len(ended), _MOST_HELD):
                 yield _Together(ended[start : start + _MOST_HELD])
     if line:
-        yield _Together([line])
+        is_file = stat.S_ISREG(os.fstat(number).st_mode)
+        yield _Together([line if is_file else _CutOff(line)])
 
 
 def _is_ready(number: int) -> bool:
@@ -883,20 +914,20 @@ def main(arguments: list[str] | None = None) -> int:
             warnings.showwarning = _say
             options.run(options)
     except (ValueError, TypeError, *_LASTING) as error:
-        _tell(f"privcontrol: {error}", sys.stderr)
+        _tell(f"privcontrol: {error}", complains=True)
         return _Exit.REFUSED
     except BrokenPipeError:
         _tell(
             "privcontrol: the reader of what is published went away; start again with the "
             "same --state, which goes on behind what was drawn",
-            sys.stderr,
+            complains=True,
         )
         return _Exit.TRY_AGAIN
     except OSError as error:
-        _tell(f"privcontrol: {error}; try again", sys.stderr)
+        _tell(f"privcontrol: {error}; try again", complains=True)
         return _Exit.TRY_AGAIN
     except KeyboardInterrupt:
-        _tell("privcontrol: interrupted", sys.stderr)
+        _tell("privcontrol: interrupted", complains=True)
     return _Exit.DONE
 
 
@@ -909,12 +940,14 @@ def _say(
     line: str | None = None,
 ) -> None:
     """Write a warning to standard error as one line, without a place in our code."""
-    _tell(f"privcontrol: {message}", sys.stderr)
+    _tell(f"privcontrol: {message}", complains=True)
 
 
-def _tell(text: str, file: IO[str] | None = None) -> None:
-    """Print a text as a terminal may show it."""
-    print(_plain(text), file=file)
+def _tell(text: str, *, complains: bool = False) -> None:
+    """Print a text as a terminal may show it, to standard output or error."""
+    file = sys.stderr if complains else sys.stdout
+    if file is not None:  # else it is closed, and nobody reads it
+        print(_plain(text), file=file)
 
 
 def _certified(name: str) -> Callable[..., Any]:

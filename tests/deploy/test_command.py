@@ -306,6 +306,80 @@ def test_an_error_among_readings_that_came_together_leaves_those_before_it(tmp_p
     assert relay.health()["published"] == len(published) >= 4
 
 
+@pytest.mark.parametrize(
+    "lines, refused",
+    [
+        (['{"y": 1, "y": 2}', '{"y": 3}'], [1]),
+        (['{"y": 1, "index": 0, "index": 4}', '{"y": 3}'], [1]),
+        (["y,y", "1,2", '{"y": 3}'], [1, 2]),
+        (["index,y,index", "0,1,2", '{"y": 3}'], [1, 2]),
+        (["note,y,note", "a,3,b"], []),
+        (["y", "1_000", "3"], [2]),
+    ],
+)
+def test_what_may_mean_two_readings_is_none(lines, refused, design, caplog):
+    """A name that comes twice, and what parts thousands in Python and nowhere else."""
+    published = []
+    with pc.Gateway(pc.load(design), resolution="0.001", grid="0.001") as gateway:
+        Relay(gateway).run([line.encode() for line in lines], published.append)
+    assert [message["index"] for message in published] == [0]
+    assert abs(published[0]["y"] - 3) < 30
+    said = [int(n) for n in re.findall(r"line (\d+) refused", caplog.text)]
+    assert said == refused
+
+
+def test_a_row_that_a_dead_sensor_cut_off_is_no_reading(design, tmp_path):
+    """Of -19.998 a pipe may hold -19. A line of JSON is whole where it can be read."""
+    arguments = ("publish", design, "--state", tmp_path / "g", *STEPS)
+    code, out, err = ran(*arguments, given="index,y\n0,-20.0\n1,-19")
+    assert code == 0
+    assert len(out.splitlines()) == 2
+    assert "line 3 refused: expected a line feed" in err
+    assert indices(ran(*arguments, given='{"y": -19.0}')[1]) == [1]
+    source = tmp_path / "run.csv"
+    source.write_text("index,y\n2,-19.998")
+    out = ran(*arguments, "--source", source)[1]
+    assert [row.split(",")[0] for row in out.splitlines()] == ["index", "2"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such numbers there")
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_a_command_whose_standard_files_are_closed_says_so(closed, design, tmp_path):
+    """What was meant for them went into whichever file had got their number."""
+    state, sink = tmp_path / "g", tmp_path / "sink"
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    def closing(*arguments, **options):
+        argv = [sys.executable, "-m", "privcontrol.deploy", "publish", design]
+        argv += ["--state", state, *STEPS, *arguments]
+        return subprocess.run(
+            argv,
+            preexec_fn=close,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            **options,
+        )
+
+    process = closing(input='{"y": -20}\n{"y": "-20"}\n')
+    assert process.returncode == (0 if closed == (2,) else 1)
+    assert "Traceback" not in process.stderr
+    if closed in ((0,), (1,)):
+        assert "which is closed; pass a file or a topic" in process.stderr
+    # an error that nobody can read is not written in the place of a message
+    source = tmp_path / "source"
+    source.write_text('{"y": -20}\n')
+    process = closing("--source", source, "--sink", sink, "--known", "1000")
+    assert (process.returncode, process.stdout) == (1, "")
+    process = closing("--source", source, "--sink", sink)
+    assert (process.returncode, process.stdout) == (0, "")
+    assert len(indices(sink.read_text())) == 1
+    assert (tmp_path / "g.lock").read_bytes() == b""
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
 def test_a_sink_that_dies_costs_its_sample_and_no_second_one(design, tmp_path):
     """A full disk, then a reader that goes away: try again, behind what was drawn."""
