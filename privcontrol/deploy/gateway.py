@@ -19,7 +19,6 @@ from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import (
     instance_of,
     positive_integer,
-    real_array,
     sample_index,
 )
 from ..numerics.errors import PrivacyError, warn_user
@@ -27,7 +26,7 @@ from ..numerics.linalg import round_up
 from ..numerics.saved import as_path, decode, encode
 from ..privacy.guarantee import EXACTLY, PrivacyGuarantee, released
 from ..privacy.ledger import PrivacyLedger
-from ..privacy.release import Step, step_size, step_sizes
+from ..privacy.release import Step, exact_numbers, step_size, step_sizes
 from ..privacy.store import FileStore, MemoryStore
 from .publisher import FORMAT, KIND, Publisher, Signals
 
@@ -421,18 +420,16 @@ class Gateway(Publisher):
                 f"frame: expected at most {self.remaining} rows, which are left of the "
                 f"horizon, got {len(frame)}"
             )
-        try:
-            columns = frame[names].to_numpy(float)
-        except (TypeError, ValueError, OverflowError):  # their texts show entries
-            columns = None
-        if columns is None:  # outside the handler, so nothing refers to that error
+        # numbers of Python: a column of doubles would round large integers
+        columns = [frame[name].tolist() for name in names]
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        if not _are_numbers(rows):  # outside a handler, so nothing refers to that error
             raise ValueError(
                 "frame: expected columns of finite numbers, got an entry that is none; "
                 "clean the data first"
             )
-        values = real_array(columns, "frame")
-        published = [self.publish(row) for row in values]
-        table = np.reshape(published, values.shape)
+        published = [self.publish(row) for row in rows]
+        table = np.reshape(published, (len(rows), len(names)))
         return type(frame)(table, index=frame.index, columns=names)
 
     # --------------------------------------------------------------------------------
@@ -491,6 +488,16 @@ def made_for(
         noise, path, ledger, grid=grid, resolution=resolution, design=design
     )
     return gateway
+
+
+def _are_numbers(rows: list[list[Any]]) -> bool:
+    """Return whether a table holds finite numbers alone, and no truth value."""
+    try:
+        for row in rows:
+            exact_numbers(row, "frame")
+    except (TypeError, ValueError):  # their texts may show entries
+        return False
+    return True
 
 
 def _taken(path: Path) -> FileExistsError:

@@ -1175,6 +1175,10 @@ def test_a_frame_is_published_as_values_with_its_index():
         pandas.DataFrame({"y": [7000.0, "7001 m"]}),
         pandas.DataFrame({"y": [7000.0, pandas.NA]}),
         pandas.DataFrame({"y": [7001, 10**400]}),
+        pandas.DataFrame({"y": ["7001"]}),
+        pandas.DataFrame({"y": [7001 + 0j]}),
+        pandas.DataFrame({"y": [True]}),
+        pandas.DataFrame({"y": times}),
         pandas.DataFrame({"y": np.zeros(HORIZON + 1)}),
     ):
         with pytest.raises(ValueError, match="frame: expected") as caught:
@@ -1188,6 +1192,25 @@ def test_a_frame_is_published_as_values_with_its_index():
     # 7,000 m, where 7,000 counts would be 7 m
     assert abs(published["y"].to_numpy() - 7000).max() < 10 * design.std.max() + 3
     assert gateway.next_index == 3
+
+
+def test_integers_of_a_frame_are_read_exactly(monkeypatch):
+    """Two of them that differ by one were 256 apart as doubles."""
+    pandas = pytest.importorskip("pandas")
+    taken = []
+
+    def published(self, values, index):
+        taken.append([int(value) for value in values])
+        self._next += 1
+        return [0.0]
+
+    monkeypatch.setattr(pc.Gateway, "_published", published)
+    counts = [2**60 + 128, 2**60 + 129]
+    with Gateway(noise("structured")) as gateway:
+        for column in (counts, pandas.array(counts, "Int64"), map(Fraction, counts)):
+            gateway.publish_frame(pandas.DataFrame({"y": list(column)}))
+        assert gateway.publish_frame(pandas.DataFrame({"y": []})).shape == (0, 1)
+    assert taken == 3 * [[count] for count in counts]
 
 
 @pytest.mark.parametrize("designed", [True, False])
