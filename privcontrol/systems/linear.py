@@ -901,7 +901,10 @@ _WAYS_TO_A_PLANT = {
         "a list of plants, one a sample, is for what has a horizon (design_output_noise, "
         "private_lqg, trajectory_manifold); pass one plant here"
     ),
-    ct.TransferFunction: "convert it with ct.ss(sys)",
+    ct.TransferFunction: (
+        "convert it with ct.ss(sys); to hide a state, write the plant with states that "
+        "have a meaning, ct.ss(A, B, C, D, dt, states=[...])"
+    ),
     ct.FrequencyResponseData: (
         "fit a model to the frequency responses (FRD) first, or to recorded data with "
         "identify_outputs"
