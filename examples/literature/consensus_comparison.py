@@ -38,13 +38,19 @@ LAPLACE = {
 GAUSSIAN = {
     "fresh noise in every message": (replace(FRESH, family="gaussian"), "#999999", "-"),
     "Mo, Murray 2017, φ = 0.9": (mo_murray.algorithm(T), "black", "-"),
-    "Mo, Murray 2017, φ = 0.98": (mo_murray.algorithm(T, 0.98), "0.5", "-"),
+    "Mo, Murray 2017, φ = 0.98": (mo_murray.algorithm(T, 0.98), "#56B4E9", "-"),
     "one draw kept (this library)": (
         one_draw.algorithm(T, "gaussian"),
         "#009E73",
         "--",
     ),
 }
+
+
+def legend_below(ax):
+    """A legend in one column, where it covers no curve."""
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
+    ax.legend(frameon=False, fontsize="small", **place)
 
 
 def plot_errors(ax, algorithms, delta):
@@ -62,7 +68,7 @@ def plot_errors(ax, algorithms, delta):
         print(f"delta {delta:4g}  {label:42} error at epsilon = 1: {middle:11.3f}")
     ax.set(xscale="log", yscale="log", xlabel=r"$\varepsilon$ of all messages")
     ax.set_title(rf"$\delta$ = {delta:g}", fontsize="medium")
-    ax.legend(fontsize="x-small", frameon=False, loc="upper right")
+    legend_below(ax)
 
 
 def plot_rounds(ax):
@@ -77,20 +83,25 @@ def plot_rounds(ax):
         "Mo, Murray, φ = 0.98, Gaussian": (
             mo_murray.algorithm(T, 0.98),
             2,
-            "0.5",
+            "#56B4E9",
             "--",
         ),
     }
     for name, (algorithm, order, color, style) in drawn.items():
         loss = [np.linalg.norm(algorithm.shifts[:t], order) for t in rounds]
         ax.plot(rounds, loss, color=color, ls=style, label=name)
-    ax.set(xscale="log", yscale="log", xlabel="Rounds", ylabel="Loss over the first's")
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="Rounds",
+        ylabel="Loss relative to the first round",
+    )
     ax.set_title("Noise of a fixed size", fontsize="medium")
-    ax.legend(fontsize="x-small", frameon=False)
+    legend_below(ax)
 
 
 def main(folder="."):
-    figure, axes = plt.subplots(1, 3, figsize=(12.5, 4), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(10, 4.8), layout="constrained")
     plot_errors(axes[0], LAPLACE, 0.0)
     plot_errors(axes[1], GAUSSIAN, DELTA)
     axes[0].set_ylabel(f"Total mean-square error after {T} rounds")
