@@ -28,10 +28,9 @@ import json
 import math
 import struct
 import sys
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, partial
-from itertools import accumulate, chain, pairwise, product as pairs, repeat
+from itertools import accumulate, chain, product as pairs, repeat
 from math import inf, isqrt, lcm
 from operator import add, mul
 from typing import NamedTuple
@@ -929,7 +928,7 @@ def sizes_of_columns(matrix):
 # -- radial noise ----------------------------------------------------------------------
 # Its r numbers eta have the density exp(-|eta|), within a bound R if that is finite. The law
 # is radial and falls outwards, so only the size y of a shift counts, and larger ones cost
-# more. Explanations are those of Gaussian noise. The loss of a shift y is y cos(a).
+# more. Explanations are those of Gaussian noise.
 
 MOST_CELLS = 1 << 13
 MOST_COMPOSED = 32
@@ -967,81 +966,43 @@ def radial_promise(design):
     return numbers, holds, most <= delta * TOLERANCE
 
 
-def tails(y, r, levels):
-    """Return P(L > l) and Q(L > l) for levels l, of the loss L of a shift y from P to Q.
+@cache
+def law_of_loss(y, r):
+    """Return how the loss y cos(a) of a shift y falls: the density of a, and two chances.
 
-    L is y cos(a) with an angle a. Of r = 1 numbers half of it is at y and exp(-y)/2 at -y.
+    They are those of a = 0 and a = pi, which differ from zero for r = 1 alone. For r > 1 let
+    |eta| + |eta - y| = y cosh(u), so these coordinates a and u have the density
+    exp(-y (cosh(u) - cos(a)) / 2) (sinh(u) sin(a))^(r - 2) (sinh(u)^2 + sin(a)^2). Over u its
+    integral is q + sin(a)^2, where q is a mean of sinh(u)^2 = 4 v^2 (y + v^2) / y^2.
     """
-    with localcontext() as context:
-        context.prec = 80
-        y, found = Decimal(y), []
-        upper = upper_of_angles(y, r)
-        for level in map(Decimal, levels):
-            if abs(level) < y:
-                found.append((upper(level), 1 - upper(-level)))
-            else:
-                found.append((Decimal(level < 0),) * 2)
-    return found
 
+    def faded(a):
+        return math.exp(-y * math.sin(a / 2) ** 2)
 
-def upper_of_angles(y, r):
-    """Return the function of l that gives P(L > l) for -y < l < y.
-
-    Of r > 1 numbers x = sin(a/2)^2 has a density in proportion to exp(-y x) (x (1 - x))^b
-    (q + 4 x (1 - x)), b = (r - 3)/2, with a quotient q of Bessel functions. That is x^b times
-    a power series, and so from the other end. Its terms fall as (2/3)^k up to x = 1/2, as
-    Cauchy's estimate for |x| = 3/4 says.
-    """
     if r == 1:
-        return lambda level: 1 - ((level - y) / 2).exp() / 2
+        return lambda a: y / 4 * math.sin(a) * faded(a), 0.5, math.exp(-y) / 2
     if r > 32 or y > 100:
         raise NotCovered("radial noise of many numbers, or a large shift")
-    half, q = Decimal("0.5"), quotient_of_angles(y, r)
-    series = {z: series_of_angles(z, q, r) for z in (y, -y)}
 
-    def integral(x, z):
-        total = Decimal(0)
-        for term in series[z]:
-            total = total * x + term
-        return total * (x ** (r - 1)).sqrt()
+    def mean(power):
+        def density(v):
+            square = v**2 * (y + v**2)
+            return square**power * math.exp(-(v**2)) / math.sqrt(y + v**2)
 
-    far = (-y).exp()
-    whole = integral(half, y) + far * integral(half, -y)
+        return integral(density, 0, 16)
 
-    def upper(level):
-        x = (1 - level / y) / 2
-        if x <= half:
-            return integral(x, y) / whole
-        return 1 - far * integral(1 - x, -y) / whole
+    q = 4 / y**2 * mean(r / 2) / mean(r / 2 - 1)
 
-    return upper
+    def density(a):
+        return math.sin(a) ** (r - 2) * (q + math.sin(a) ** 2) * faded(a)
+
+    whole = integral(density, 0, math.pi)
+    return lambda a: density(a) / whole, 0.0, 0.0
 
 
-def series_of_angles(z, q, r):
-    """Return the coefficients of the integral of that density, over x^(b + 1), last first.
-
-    Those of (1 - x)^b exp(-z x) obey the recursion of its differential equation.
-    """
-    b = Decimal(r - 3) / 2
-    own = [Decimal(0), Decimal(0), Decimal(1)]
-    for k in range(300 + 2 * int(abs(z))):
-        own.append(((k - b - z) * own[-1] + z * own[-2]) / (k + 1))
-    found = []
-    for k, (two, one, c) in enumerate(zip(own, own[1:], own[2:])):
-        density = q * c + 4 * one - 4 * two
-        found.append(density / (b + 1 + k))
-    return found[::-1]
-
-
-def quotient_of_angles(y, r):
-    """Return q, by the trapezoidal rule for Bessel functions, which errs by exp(-200)."""
-    steps = [k / 64 for k in range(768)]
-    falling = [math.exp(-float(y) * math.sinh(x) ** 2) for x in steps]
-    bessel = []
-    for order in (r / 2 - 1, r / 2):
-        rising = [math.cosh(2 * order * x) for x in steps]
-        bessel.append(math.fsum(map(mul, rising, falling)) - 0.5)
-    return 2 * (r - 1) / y * Decimal(bessel[1] / bessel[0])
+def angle_of(missing, y):
+    """Return the angle a at which a loss y cos(a) misses y by so much."""
+    return 2 * math.asin(math.sqrt(min(missing / 2 / y, 1.0)))
 
 
 def composed_delta(row, epsilon, wanted, releases):
@@ -1053,14 +1014,14 @@ def composed_delta(row, epsilon, wanted, releases):
     smaller until delta is as ``wanted``, or far from it. One Laplace number of Y bounds it
     as well.
     """
-    laws = [(float(y), r, n * releases) for r, y, n in row if y]
+    # a larger y costs more, and with less of it the integrals of its law would be rough
+    laws = [(max(float(y), 1e-12), r, n * releases) for r, y, n in row if y]
     count = sum(n for *_, n in laws)
     D = math.fsum(y * n for y, _, n in laws) - epsilon
     if D <= (0 if wanted else epsilon / 1e9):
         return 0.0
     if count == 1:
-        ((more, its),) = tails(*laws[0][:2], [epsilon])
-        return (float(more) - math.exp(epsilon) * float(its)) * (1 + 1e-11)
+        return delta_of_one(*laws[0][:2], D) * (1 + 1e-11)
     delta, cells, last, most = -math.expm1(-D / 2), 64, inf, wanted * TOLERANCE
     if delta > most and count > MOST_COMPOSED:
         raise NotCovered("radial noise of many blocks or releases")
@@ -1077,14 +1038,30 @@ def composed_delta(row, epsilon, wanted, releases):
     return delta
 
 
+def delta_of_one(y, r, D):
+    density, first, _ = law_of_loss(y, r)
+
+    def left(a):
+        return -math.expm1(2 * y * math.sin(a / 2) ** 2 - D)
+
+    return first * left(0) + integral(lambda a: density(a) * left(a), 0, angle_of(D, y))
+
+
 def moved_losses(y, r, h, cells):
     """Return the chances of d = y - L, moved to multiples of h up to so many."""
-    found = [0.0] * (cells + 2)
-    each = tails(y, r, [y - k * h for k in range(cells + 1)])
-    for k, ((less, its), (more, other)) in enumerate(pairwise(each)):
-        mass = float(more - less)
-        far = float(other - its) * math.exp(y - k * h) - mass
-        far = max(far / math.expm1(h), 0.0)
+    density, first, last = law_of_loss(y, r)
+    found = [first, *[0.0] * (cells + 1)]
+    for k in range(min(cells, math.floor(2 * y / h) + 1)):
+
+        def share(a, low=k * h):  # that moves to the upper end
+            return math.expm1(2 * y * math.sin(a / 2) ** 2 - low) / math.expm1(h)
+
+        ends = angle_of(k * h, y), angle_of((k + 1) * h, y)
+        mass = integral(density, *ends, 16)
+        far = integral(lambda a: density(a) * share(a), *ends, 16)
+        if ends[1] == math.pi:
+            mass += last
+            far += last * share(math.pi)
         found[k] += mass - far
         found[k + 1] += far
     return found[: cells + 1]
@@ -1102,69 +1079,68 @@ def convolved(left, right):
 
 
 def truncated_delta(y, r, R):
-    """Return a bound of the probability of what the other law excludes.
+    """Return the probability of what the other law excludes.
 
-    For r = 2 it is an integral over directions a: the boundary of the other law is at the
-    distance rho(a), and F(rho) of the law lies beyond rho. Up to y = R/2 derivatives of rho
-    are at most 2 y, so the rule of midpoints errs by its width^2 / 24 times ``bend``.
+    In the direction a it ends at the distance rho, and some of the law lies beyond that.
     """
     if r == 1:
         return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
-    if r != 2 or y > R / 2:
+    if r > 32 or y > R / 2:
         raise NotCovered("radial noise that ends within two moves, or of many numbers")
 
-    def F(x):
-        return (1 + x) * math.exp(-x)
+    def beyond(x):
+        return math.exp(-x) * sum(x**k / math.factorial(k) for k in range(r))
 
-    def left(a):
+    def excluded(a):
         rho = y * math.cos(a) + math.sqrt(R**2 - (y * math.sin(a)) ** 2)
-        return F(rho) - F(R)
+        return math.sin(a) ** (r - 2) * (beyond(rho) - beyond(R))
 
-    low, count = math.acos(y / 2 / R), 1 << 19
-    width = (math.pi - low) / count
-    mean = math.fsum(left(low + (k + 0.5) * width) for k in range(count)) / count
-    bend = math.exp(y - R) * (4 * y**2 * (R + 1) + 2 * y * R)  # of |left''|
-    most = (mean + width**2 / 24 * bend) * (1 - low / math.pi)
-    return most / (1 - F(R)) * (1 + 1e-11)
+    left = integral(excluded, math.acos(y / 2 / R), math.pi)
+    whole = integral(lambda a: math.sin(a) ** (r - 2), 0, math.pi) * (1 - beyond(R))
+    return left / whole * (1 + 1e-11)
 
 
-# -- the delta of y-GDP ----------------------------------------------------------------
-
-ROOT_OF_2_PI = Decimal("2.50662827463100050241576528481104525300698674060993831663")
+# -- the delta of y-GDP, and integrals -------------------------------------------------
 
 
 def delta_of(y, epsilon):
-    """Return Phi(y/2 - epsilon/y) - e^epsilon Phi(-y/2 - epsilon/y), the delta of y-GDP.
+    """Return Phi(-a) - e^epsilon Phi(-a - y), a = epsilon/y - y/2, the delta of y-GDP.
 
-    With phi the density, a = epsilon/y - y/2 and b = a + y, phi(a) = e^epsilon phi(b).
+    That is the integral of phi(a + u) (1 - exp(-y u)) over u > 0, with the density phi. It is
+    taken where phi is above e^-40 of its peak there.
     """
     if not y:
-        return Fraction(0)
-    with localcontext() as context:
-        # as far as the machine's numbers go, on one of 32 bits too
-        context.prec, context.Emax, context.Emin = 60, MAX_EMAX, MIN_EMIN
-        y = Decimal(y.numerator) / y.denominator
-        a = Decimal(epsilon.numerator) / epsilon.denominator / y - y / 2
-        if a > 40:  # delta is below Phi(-a), and as a fraction it may fill the memory
-            return Fraction(1, 10**300)
-        return Fraction((tail(a) - tail(a + y)) / ROOT_OF_2_PI / (a * a / 2).exp())
+        return 0.0
+    a = epsilon / y - y / 2
+    if a > 38:  # delta is below Phi(-a), and doubles end
+        return 1e-300
+    a, y = float(a), float(y)
+
+    def density(u):
+        return math.exp(-((a + u) ** 2) / 2) * -math.expm1(-y * u)
+
+    ends = max(-a - 9, 0), math.sqrt(max(a, 0) ** 2 + 80) - a
+    return max(integral(density, *ends) / math.sqrt(2 * math.pi), 1e-300)
 
 
-def tail(x):
-    """Return Q(x) / phi(x) of the standard normal law."""
-    if x < 0:
-        return ROOT_OF_2_PI * (x * x / 2).exp() - tail(-x)
-    if x > 3:  # 1/(x + 1/(x + 2/(x + 3/(...))))
-        found = x
-        for n in range(2000, 0, -1):
-            found = x + n / found
-        return 1 / found
-    total, term, n = x, x, 1  # phi(x) (x + x^3/3 + x^5/15 + ...) is Phi(x) - 1/2
-    while term > Decimal("1e-60"):
-        n += 2
-        term *= x * x / n
-        total += term
-    return ROOT_OF_2_PI / 2 * (x * x / 2).exp() - total
+def integral(f, low, high, steps=64):
+    """Return the integral of a function that is analytic from low to high and around.
+
+    The double exponential rule: x is low + (high - low) / (1 + exp(-pi sinh(s))), and the
+    integral over s a sum at multiples of 1 / steps. docs/design_files.md bounds its error.
+    """
+    return (high - low) * math.fsum(
+        f(low + (high - low) * x) * weight for x, weight in nodes(steps)
+    )
+
+
+@cache
+def nodes(steps):
+    found = []
+    for k in range(-7 * steps // 2, 7 * steps // 2 + 1):
+        x = 1 / (1 + math.exp(-math.pi * math.sinh(k / steps)))
+        found.append((x, math.pi / steps * math.cosh(k / steps) * x * (1 - x)))
+    return found
 
 
 def square_root(square):
