@@ -26,7 +26,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import struct
 import sys
 from fractions import Fraction
 from functools import cache, partial
@@ -1629,8 +1628,8 @@ product shifts square boxes radial
 FIELDS_OF = {
     kind: names for kind, *names in map(str.split, FIELDS.strip().splitlines())
 }
-#: Kinds whose further fields say nothing, or are looked at in schema 2 alone.
-PLANTS = {"plant", "varyingplant", "privacyguarantee", "scope"}
+#: Kinds whose further fields say nothing.
+PLANTS = {"plant", "varyingplant", "privacyguarantee"}
 #: Words for fields that are known and not covered.
 NOT_COVERED = {
     "region": "a region of plants",
@@ -1647,14 +1646,14 @@ def read(path):
         data = json.loads("{" + file.read(), object_pairs_hook=once_each)
     if data.pop("digest") != digest_of(data):
         raise NotADesign("it does not match its digest")
-    if data["schema"] not in (2, 3):
-        raise NotADesign(f"its schema is {data['schema']!r}")
+    if data["schema"] != 3:
+        raise NotCovered(f"schema {data['schema']!r}; load the file and save it again")
     if data["kind"] == "privateloop":
         if data["noise"] is None:
             raise NotCovered("a loop without noise promises nothing")
         if data["noise"]["plant"] != data["plant"]:
             raise Broken("the noise of the loop is that of another plant")
-        data = data["noise"] | {"schema": data["schema"]}
+        data = data["noise"]
     if data["kind"] != "outputnoise":
         raise NotADesign("it holds neither a noise nor a loop")
     if data["request"] is None:
@@ -1665,7 +1664,7 @@ def read(path):
     for kind, those in parts.items():
         if any(one["kind"] != kind for one in those):
             raise NotADesign(f"it holds something else than a {kind}")
-    for plant in [data["plant"], *request["models"]] * (data["schema"] > 2):
+    for plant in [data["plant"], *request["models"]]:
         told = plant.keys() - {"kind", "fingerprint", "name"}
         if digest_of({name: plant[name] for name in told}) != plant["fingerprint"]:
             raise Broken("a plant does not match its fingerprint")
@@ -1805,42 +1804,10 @@ class Design:
             and all(type(r) is int and r > 0 for r in self.blocks),
             "outputs of the noise": held.get("outputs", outputs) == outputs,
             "sizes": all(len(x) == outputs and min(x) > 0 for x in each),
-            "scope": data["schema"] > 2 or is_in_scope(data, self.plants),
         }
         for what, is_met in demands.items():
             if not is_met:
                 raise Broken(f"what it says of its {what} does not fit")
-
-
-def is_in_scope(data, plants):
-    """Return whether a promise of schema 2, which says itself of what it is, says so."""
-
-    def fingerprint(plant):
-        digest = hashlib.sha256()
-        for M in plant.at(0):
-            digest.update(repr((len(M.rows), M.width)).encode())
-            for x in chain(*M.rows):
-                digest.update(struct.pack("<d", x))
-        digest.update(repr((plant.dt, *map(tuple, plant.names))).encode())
-        return digest.hexdigest()[:12]
-
-    def plain(item):  # its texts hold numbers in decimals, and classes by their names
-        if isinstance(item, dict):
-            return {x.replace("type", "kind"): plain(one) for x, one in item.items()}
-        if isinstance(item, list):
-            return list(map(plain, item))
-        try:
-            return float(item)
-        except (TypeError, ValueError):
-            return str(item).lower()
-
-    scope, T = data["guarantee"]["scope"], data["horizon"]
-    own = [fingerprint(plant) for plant in plants]
-    told = [one["fingerprint"] for one in [data["plant"], *data["request"]["models"]]]
-    asked = plain(data["request"]["adjacency"])
-    is_run = (scope["horizon"], *scope["window"]) == (T, 0, T)
-    is_secret = plain(json.loads(scope["adjacency"])) == asked
-    return is_run and is_secret and own == told and scope["models"] == sorted(set(own))
 
 
 # -- a promise of any law ---------------------------------------------------------------
@@ -1890,45 +1857,37 @@ def promise_of(design):
 # -- words, and the command ------------------------------------------------------------
 
 
+HIDDEN = dict(zip(SECRETS, ("the state", "the initial state", "the signal")))
+
+
 def in_words(data, plant):
     """Return what a secret says, from its numbers alone."""
+    told = dict.fromkeys(FIELDS_OF[SIGNALS]) | data
     radii = chosen(data, plant).items()
-    sizes = " or ".join(f"{name} by at most {float(x):.12g}" for name, x in radii)
-    if data["kind"] == "initialstateadjacency":
-        return f"the initial state in a ball of norm {float(data['norm']):g}, {sizes}"
-    when = "at any sample"
-    if data["times"] is not None:
-        when = f"at one of the samples {', '.join(map(str, data['times']))}"
-    if data["kind"] == "stateadjacency":
-        return f"the state {sizes} {when}, the others held"
-    if data["norm"] == "l2":
-        within = f"any {data['window']} samples" if data["window"] else "the run"
-        if data["times"] is not None:
-            within += f", and {when.replace('one of ', '')} alone"
-        return f"the signal {sizes} in the root of its energy over {within}"
-    text = f"the signal {sizes} {when}"
-    if data.get("which"):
-        text = f"on which signal an event is: {text}"
-        if len({x for _, x in radii}) > 1:
-            text += ", the same share of it on each"
-    if data.get("moved"):
-        text = f"when, moved by at most {data['moved']} samples, an event is: {text}"
-    if data.get("together"):
-        text = text.replace(" or ", " and ")
-    if data.get("shape") == "any":
-        text += f", of any shape within {data['duration']} samples"
-    elif data["profiles"] is not None:
-        text += f" in one of {len(data['profiles'])} shapes"
-    elif data["duration"] > 1:
-        text += f", kept for 1 to {data['duration']} samples"
-    if data["events"] > 1:
-        apart = "each at a time or signal of its own"
-        if data.get("moved") or data.get("which"):
-            apart = "whenever they start"
-        if data["separation"]:
-            apart = f"starts at least {data['separation']} samples apart"
-        text += f", {data['events']} times, {apart}"
-    return text
+    each = [f"{name} by at most {float(x):.12g}" for name, x in radii]
+    sizes = (" and " if told["together"] else " or ").join(each)
+    is_ball, is_energy = told["norm"] in (1, 2, inf), told["norm"] == "l2"
+    times, last = told["times"], told["duration"] or 1
+    shapes, events = told["profiles"] or (), told["events"] or 1
+    at = f"at the samples {', '.join(map(str, times or ()))}"
+    words = {
+        f"{HIDDEN[data['kind']]} {sizes}": True,
+        "the others held": data["kind"] == "stateadjacency",
+        f"in a ball of norm {told['norm']}": is_ball,
+        "in the root of its energy": is_energy,
+        f"within any {told['window']} samples": told["window"],
+        "on which of them an event is, by the same share of each": told["which"],
+        f"when an event is, moved by at most {told['moved']} samples": told["moved"],
+        f"of any shape within {last} samples": told["shape"] == "any",
+        f"kept for 1 to {last} samples": last > 1 and told["shape"] != "any",
+        f"in one of {len(shapes)} shapes": shapes,
+        f"{events} times": events > 1,
+        f"starts at least {told['separation']} samples apart": told["separation"],
+        "at any sample": times is None and not is_ball,
+        f"{at} alone": times and is_energy,
+        at.replace("the", "one of the", 1): times and not is_energy,
+    }
+    return ", ".join(text for text, is_said in words.items() if is_said)
 
 
 def checked(path):

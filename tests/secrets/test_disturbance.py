@@ -142,7 +142,9 @@ def test_an_energy_at_some_times_is_promised_at_these_alone(tmp_path):
     noise.save(tmp_path / "noise.json")
     report = verify.checked(tmp_path / "noise.json")
     assert report["status"] == 0
-    assert report["hidden"].endswith("over the run, and at the samples 1, 2 alone")
+    assert report["hidden"].endswith(
+        "in the root of its energy, at the samples 1, 2 alone"
+    )
 
 
 def test_an_l2_ball_is_hidden_by_the_plants_response_to_white_disturbances_and_by_nothing_less():
