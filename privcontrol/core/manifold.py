@@ -302,6 +302,10 @@ class EllipsoidMoves(Moves):
         else:
             size = rows.sum()
             on_ellipsoid = image = image[rows > 0]
+            if len(image) > 1:  # exact where rows are orthogonal
+                rows = rows[rows > 0]
+                units = image / rows[:, None]
+                size = min(size, np.linalg.norm(rows) * np.linalg.norm(units, 2))
             for _ in range(_ELLIPSOIDS if len(image) > 1 else 0):
                 sizes = np.linalg.norm(on_ellipsoid, axis=1)
                 roots = np.sqrt(np.maximum(sizes, THINNEST * sizes.max()))[:, None]

@@ -67,6 +67,34 @@ def laplace_shape(
     return Shape(shape.factor, 2 * ellipsoid.lower_bound)
 
 
+def around_ball(rows: NDArray) -> Shape:
+    """Find the cheapest cross-polytope around the unit ball of q coordinates.
+
+    ``rows`` H (m, q) are those of a weight W = H^T H. Corners lie on its eigenvectors. The
+    variance 2 of a Laplace number is counted in the lower bound.
+
+    Let the ball be within the hull of +-v_j, and T = sum v_j v_j^T. Some law of points y
+    with all |v_j^T y| <= 1 has E y y^T >= T^-1 (Ball and Prodromou, A sharp combinatorial
+    version of Vaaler's theorem, 2009), and |y| <= 1, so tr T^-1 <= 1 and tr W T >=
+    (tr W^1/2)^2 by Cauchy and Schwarz. So the bound holds for any number of corners.
+    """
+    count = rows.shape[1]
+    padded = np.vstack([rows, np.zeros((count, count))])  # for fewer rows than axes
+    _, sizes, axes = scipy.linalg.svd(padded, full_matrices=False)
+    total = math.fsum(sizes)
+    bound = 2 * total * total * (1 - 1e-12)
+    return Shape(axes.T * corners(sizes), bound)
+
+
+def corners(sizes: NDArray) -> NDArray:
+    """Return the corners on q axes of the cheapest cross-polytope around the unit ball.
+
+    ``sizes`` (q,) are what a unit on each axis costs, as roots. Free axes cost a little.
+    """
+    priced = np.maximum(sizes, LEAST_PRICE * sizes.max())
+    return np.sqrt(priced.sum() / priced)
+
+
 def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
     """Price every direction in a weight's factor, and say whether one was free."""
     singular = scipy.linalg.svdvals(triangle)

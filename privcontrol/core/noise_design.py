@@ -152,8 +152,8 @@ class NoiseDesign(PricedByShape):
         No noise of the family with the same guarantee costs less; NaN where no bound is
         known. Of radial noise in one block it bounds all in one block: independent
         blocks, which are tried under a weight, may cost less. For Laplace noise it is the
-        cost of the cheapest ellipsoid around the moves, up to r times too low for r
-        directions.
+        least cost for a ball of moves, and else the cost of the cheapest ellipsoid around
+        them, up to r times too low for r directions.
     attained : ndarray, shape (k, s), or None
         Tangent moves at which the guarantee is attained, where some are known.
         ``worst_moves`` (n, s) are the same as moves of the data.
@@ -228,7 +228,8 @@ class NoiseDesign(PricedByShape):
         """cost / lower_bound - 1, what a better design could still gain at most.
 
         NaN where no bound is known. Gaussian designs close the gap. The bound for Laplace
-        noise is not tight, and a gap of up to r - 1 may be left for r directions.
+        noise around listed moves is not tight, and a gap of up to r - 1 may be left for r
+        directions.
         """
         if not self.lower_bound > 0:
             return math.nan

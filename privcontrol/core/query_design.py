@@ -38,7 +38,7 @@ from .blocks import blocks_under_weight
 from .constraints import cheapest_factor
 from .design_request import DesignRequest
 from .mechanism import Mechanism
-from .noise import GaussianNoise, LaplaceNoise, Noise, family_of, times
+from .noise import GaussianNoise, LaplaceNoise, Noise, around_ball, family_of, times
 from .noise_design import LAWS, LawOption, NoiseDesign
 from .query import NO_NOISE, LinearQuery
 
@@ -158,8 +158,8 @@ def _cheapest(
 ) -> tuple[NDArray, float]:
     """Find the cheapest shape of noise, and the least cost of any, NaN if not known.
 
-    Around an ellipsoid of moves z = E u it is G E for every weight: (G E)(G E)^T is below
-    every other covariance that hides the moves.
+    Around an ellipsoid of moves z = E u Gaussian noise is G E for every weight:
+    (G E)(G E)^T is below every other covariance that hides the moves.
     """
     if not request.moves.is_ball:
         basis = request.query._move_basis(request.moves)
@@ -175,9 +175,12 @@ def _cheapest(
     _, s, vt = scipy.linalg.svd(rows, full_matrices=False)
     directions = vt[s > rank_tolerance(request.query.response, s)].T
     shape = responses @ directions
-    least = request.price(shape) * (1 - 1e-12)
-    is_known = law is GaussianNoise and request.moves.exact
-    return shape, least if is_known else math.nan
+    if law is LaplaceNoise:
+        found = around_ball(request.weight_root(shape))
+        shape, least = shape @ found.factor, found.lower_bound
+    else:
+        least = request.price(shape) * (1 - 1e-12)
+    return shape, least if request.moves.exact else math.nan
 
 
 def design_laplace(
@@ -193,9 +196,9 @@ def design_laplace(
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
     Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
-    optimised too, by a local search. Where independent noise of one size is cheaper,
-    the design returns that. The problem is not convex: the cost is no proven optimum,
-    and the lower bound is not tight.
+    optimised too: around a ball of moves they are the best ones, elsewhere those of a local
+    search. Where independent noise of one size is cheaper, the design returns that.
+    But for a ball the cost is no proven optimum, and the lower bound is not tight.
 
     Parameters
     ----------

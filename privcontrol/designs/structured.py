@@ -7,17 +7,19 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.noise import around_ball, corners
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import Structured, White
 from ..noise.whitened import output_sizes
 from ..numerics.ellipsoid import Shape
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import float_above
+from ..numerics.linalg import column_norms, float_above
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
+from ..secrets.distinguished import distinguished
 from .problem import DesignProblem, Proposal, white_cost
-from .robust import of_all_models
+from .robust import excess_of, of_all_models
 from .state_factor import structured_factor
 
 
@@ -70,22 +72,44 @@ def tangent_noise(problem: DesignProblem, allowed: float) -> Shape:
 def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape:
     """S = E times the size that hides every direction of the ball with axes E.
 
-    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball. For
-    Laplace noise the largest 1-norm of a unit vector, sqrt(q), is hidden in each
-    coordinate, and nothing is claimed of its cost.
+    For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball.
     """
-    count = axes.shape[1]
     responses = problem.plant.free_response(axes, problem.horizon)
     if not responses.any():
         raise PrivacyError(NO_NOISE)
-    if problem.family.shift_norm == 2:
-        worst = 1.0
-        lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
-    else:
-        worst = math.sqrt(count)
-        lower_bound = math.nan
-    size = worst / allowed * (1 + 1e-13)  # above the roundings of the loss
-    return Shape(axes * size, lower_bound)
+    if problem.family.shift_norm == 1:
+        return _cross_polytope(problem, axes, allowed)
+    lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
+    return Shape(
+        axes * (1 + 1e-13) / allowed, lower_bound
+    )  # above the loss's roundings
+
+
+def _cross_polytope(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape:
+    """S of the cheaper of two cross-polytopes around the ball with axes E.
+
+    One has corners on the axes, in which the ball is certified. The other one has them
+    where `around_ball` has them, in the directions that outputs distinguish.
+    """
+    told = distinguished(problem.hidden, problem.plant, problem.horizon).vectors
+    bound = math.nan
+    shapes = []
+    for basis, turns in ((axes, False), (told, True)):
+        responses = problem.plant.free_response(basis, problem.horizon)
+        rows = problem.weight_root(responses)
+        if turns:
+            found = around_ball(rows)
+            bound = found.lower_bound / allowed**2
+            factor = basis @ found.factor
+        else:
+            factor = basis * corners(column_norms(rows))
+        size = excess_of(problem, factor) * problem.allowed / allowed
+        shapes.append(factor * size * (1 + 1e-13))
+    costs = [
+        problem.cost(problem.plant.free_response(S, problem.horizon)) for S in shapes
+    ]
+    cheapest = shapes[int(np.argmin(costs))]
+    return Shape(cheapest, bound if problem.hidden.exact else math.nan)
 
 
 def independent(problem: DesignProblem) -> Proposal:

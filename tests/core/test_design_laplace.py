@@ -1,10 +1,13 @@
 """Laplace noise: the paper's Example 1, Algorithm 2 to the letter, and shapes that are never worse than it."""
 
+import itertools
+
 import cases
 import numpy as np
 import pytest
 import scipy.linalg
 from repeats import few
+from scipy.spatial import ConvexHull
 
 import privcontrol as pc
 from privcontrol.core import ManifoldAdjacency, design_laplace
@@ -192,3 +195,38 @@ def test_bad_input_says_what_was_expected(change, error, message):
         design_laplace(
             pc.LinearQuery(np.eye(3)), pc.DirectionAdjacency(np.eye(3)), PURE, **change
         )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_laplace_noise_around_a_ball_costs_least(seed):
+    """The 1-norm of the shifts by all signs, and the cost of other shapes of any width.
+
+    Shapes of more columns than directions hide the ball if each direction is a combination
+    of columns with coefficients of a sum of at most epsilon.
+    """
+    rng = np.random.default_rng(seed)
+    q = int(rng.integers(2, 4))
+    F = rng.normal(size=(q + seed % 2, q)) * [1.0, 0.1, 10.0][:q]
+    H = rng.normal(size=(2, len(F)))
+    weight = H.T @ H if seed % 3 == 0 and q == 2 else np.eye(len(F))
+    design = design_laplace(
+        pc.LinearQuery(F), pc.BallAdjacency(1.5), PURE, weight=weight
+    )
+    shifts = np.linalg.pinv(design.noise.factor) @ (1.5 * F)
+    signs = np.array(list(itertools.product([-1, 1], repeat=q)))
+    worst = np.linalg.norm(signs @ shifts, axis=1).max()
+    assert worst == pytest.approx(PURE.epsilon, rel=1e-6)
+    assert design.guarantee.epsilon(0.0) == pytest.approx(worst, rel=1e-6)
+    assert design.gap < 1e-6
+
+    def cost(corners):  # of the columns (q, k), as large as the ball needs them
+        hull = ConvexHull(np.hstack([corners, -corners]).T)
+        factor = 1.5 * F @ corners / np.abs(hull.equations[:, -1]).min()
+        return 2 * np.trace(weight @ factor @ factor.T) / PURE.epsilon**2
+
+    own = np.linalg.lstsq(1.5 * F, design.noise.factor, rcond=None)[0]
+    assert cost(own) == pytest.approx(design.cost, rel=1e-6)
+    for _ in range(200):
+        others = own @ rng.normal(size=(q, q + int(rng.integers(3))))
+        assert cost(others) > design.lower_bound
+        assert cost(own + 0.05 * others[:, :q]) > design.lower_bound

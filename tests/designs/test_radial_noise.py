@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from repeats import few
 from scipy import stats
+from scipy.spatial import ConvexHull
 
 import privcontrol as pc
 from privcontrol.core import ball_rate, kappa_inverse
@@ -658,3 +659,43 @@ def test_the_bound_of_radial_noise_counts_directions_not_numbers(time):
     # one number has the same law in both families
     assert design.lower_bound <= one.cost * (1 + 1e-9)
     assert design.lower_bound > 0.999 * one.lower_bound
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_laplace_noise_around_a_ball_of_states_is_near_the_best(seed):
+    """Against the bound of all shapes, and by the hull of its columns.
+
+    A run of fewer readings than states distinguishes fewer of them, and so does a sum.
+    """
+    rng = np.random.default_rng(seed)
+    count = 3
+    outputs = 1 if seed % 2 else 2
+    horizon = (1, 2, 8, 3)[seed]
+    A = np.diag(rng.uniform(0.3, 0.95, count))
+    C = rng.normal(size=(outputs, count))
+    if seed == 3:
+        A = 0.5 * np.eye(count)
+    plant = ct.ss(A, np.zeros((count, 1)), C, 0, 1.0)
+    secret = pc.InitialStateAdjacency([1.0, 0.3, 2.0])
+    noise = designed("laplace", PURE, secret, plant, horizon=horizon)
+    stack = pc.observability_stack(plant, horizon)
+    responses = stack * [1.0, 0.3, 2.0]
+    left, sizes, _ = np.linalg.svd(responses, full_matrices=False)
+    assert noise.design.lower_bound == pytest.approx(
+        2 * sizes.sum() ** 2 / PURE.epsilon**2, rel=1e-9
+    )
+    spent = np.trace(noise.design.noise.covariance)
+    assert noise.design.cost == pytest.approx(spent, rel=1e-9)
+    assert noise.guarantee.satisfies(PURE)
+    if noise.factor is not None:  # where the responses are the unit ball
+        rank = np.count_nonzero(sizes > 1e-9 * sizes[0])
+        corners = left[:, :rank].T @ stack @ noise.factor / sizes[:rank, None]
+        inside = np.abs(corners).max()
+        if rank > 1:
+            hull = ConvexHull(np.hstack([corners, -corners]).T)
+            inside = np.abs(hull.equations[:, -1]).min()
+        assert 1 / inside <= noise.guarantee.epsilon(0.0) * (1 + 1e-9)
+    # axes of the ball that count alike cost up to three times as much
+    assert noise.design.cost < 1.6 * noise.design.lower_bound
+    if seed == 3:
+        assert noise.design.gap < 1e-9
