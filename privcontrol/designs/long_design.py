@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..noise._endless import endless_secret
 from ..noise.parts import Filtered, NoisePart
-from ..numerics.ellipsoid import rough_shape
+from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUNDED
 from ..secrets.disturbance import (
@@ -212,26 +212,13 @@ def _bound_of_run(
         points = causal_map(response_from_rest(priced, changes))
     of_times = np.maximum((by_time / by_time.max()) ** 2, LEAST_PRICE)
     weights = np.outer(of_times / of_times.sum(), shares).ravel()
-    found = rough_shape(
-        points,
-        0.0,
-        weights=weights,
-        enough=enough,
-        updates=_OF_A_BOUND,
-    )
+    begun = Weights(np.log(weights))
+    found = rough_shape(points, 0.0, enough=enough, updates=_OF_A_BOUND, begun=begun)
     return found.lower_bound
 
 
-def nuclear_norm_below(impulse: NDArray) -> float:
-    """A bound of the squared nuclear norm of a causal map with weights of times.
-
-    ``impulse`` (T, k, q) is the response to an impulse. The products h(t) of
-    `_products_by_time`, and weights h(t)^2 with sum one, give sum h(t)^2.
-    """
-    return _bound_of_products(_products_by_time(impulse))
-
-
 def _bound_of_products(by_time: NDArray) -> float:
+    """Return a bound of the squared nuclear norm, for weights h(t)^2 with sum one."""
     return float(by_time @ by_time) * (1 - ROUNDED)
 
 
