@@ -16,7 +16,6 @@ from ..numerics.balls import (
     ball_matrix,
     midpoints,
     rational_matrix,
-    working_bits,
 )
 from ..numerics.checks import one_of
 from ..numerics.errors import UncertifiableError
@@ -241,13 +240,6 @@ def _in_blocks(
     free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
 ) -> Iterator[BallMatrix]:
     """Scaled columns of a free response, as many at a time as fit in little memory."""
-    run = free.run_back(times, sources)
-    if run is not None and len(scales) and (scales == scales[0]).all():
-        for k, known in enumerate(run):
-            with piece(k, len(run)), working_bits(free.bits):
-                block = known * Ball(float(scales[0]))
-            yield block
-        return
     count = -(-len(times) // _BALLS_AT_ONCE)
     for k in range(count):
         some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)

@@ -341,17 +341,6 @@ class FreeResponse:
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
             )
 
-    def run_back(self, times: NDArray, sources: NDArray) -> list[BallMatrix] | None:
-        """Return A^t V for t = 0, -1, .. as blocks, if these are all columns asked for."""
-        width = self._width
-        run = np.arange(-self.back, 1)[::-1]
-        is_long = self._behind is not None
-        if is_long or len(times) != len(run) * width or not self.back:
-            return None
-        is_run = np.array_equal(times, run.repeat(width))
-        is_run = is_run and np.array_equal(sources, np.tile(np.arange(width), len(run)))
-        return [self._known[-1], *self._known[:-1]] if is_run else None
-
     def pairs(self, times: NDArray, sources: NDArray, scales: NDArray) -> Pairs | None:
         """Return `columns` as pairs of doubles that tell the nearest ones, if that is quick."""
         if self._behind is None or (times > 0).any():
