@@ -276,7 +276,7 @@ def test_noise_that_is_smaller_than_it_claims_is_refused(kind, path):
 
     noise(kind).save(path)
     edited(path, shrink)
-    with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+    with pytest.raises(pc.PrivacyError, match="does not keep the file.s claim"):
         pc.load(path)
 
 
@@ -357,7 +357,7 @@ def test_files_of_something_else_are_refused(path):
         pc.load(path)
     noise("structured").save(path)
     edited(path, lambda data: data.pop("parts"))
-    with pytest.raises(ValueError, match="lacks something"):
+    with pytest.raises(ValueError, match="lacks a field"):
         pc.load(path)
     with pytest.raises(FileNotFoundError, match="got none at .*none'; noise.save"):
         pc.load(path.with_name("none"))
@@ -506,7 +506,7 @@ def test_a_ledger_charges_what_the_noise_costs_and_not_what_a_file_says(name, pa
     """square = 1e-6 made repeated(100) claim .01 for 5.33."""
     noise("structured").save(path)
     edited(path, PROMISES[name])
-    with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+    with pytest.raises(pc.PrivacyError, match="does not keep the file.s claim"):
         pc.load(path)
 
 

@@ -604,7 +604,7 @@ def test_a_start_in_place_of_a_trajectory_says_how_to_make_one():
 
 
 def test_a_network_is_given_a_radius_and_no_adjacency():
-    with pytest.raises(TypeError, match=r"'adjacency'.* what is hidden is a radius"):
+    with pytest.raises(TypeError, match=r"'adjacency'.* the secret is a radius"):
         pc.private_consensus(None, REQUEST["budget"], adjacency=pc.NodeAdjacency(1.0))
 
 

@@ -186,7 +186,7 @@ def test_a_claim_beyond_the_budget_is_refused(path):
     edited(path, enlarge(1 + Fraction(1, 10**12)))
     assert pc.load(path).guarantee.gdp == noise("structured").guarantee.gdp
     edited(path, enlarge(1 + Fraction(1, 10**6)))
-    with pytest.raises(pc.PrivacyError, match="does not keep what the file claims"):
+    with pytest.raises(pc.PrivacyError, match="does not keep the file.s claim"):
         pc.load(path)
     assert "exceeds the budget" in verify.checked(path)["reason"]
 

@@ -34,7 +34,7 @@ KEY_BYTES = 32
 _KIND = Kind(
     "file of an agent",
     0o600,
-    "what it published is not known, so it must not publish again with the same value "
+    "its publications are not known, so it must not publish again with the same value "
     "and secrets",
 )
 
@@ -374,7 +374,7 @@ class Agent:
         if len(set(keys.values())) < len(keys):
             raise ValueError(
                 "shared: expected another secret for each neighbour, got one twice; "
-                "what neighbours share would be equal and could be taken out"
+                "the noise that neighbours share would be equal and could be subtracted"
             )
         return keys
 
@@ -420,7 +420,7 @@ class Agent:
             if written is None or written.number != len(self._published):
                 raise PrivacyError(
                     f"path: another process speaks for agent {self.node} in the "
-                    "meantime; make the agent again to go on with what it published"
+                    "meantime; make the agent again to go on behind its last message"
                 )
             self._known = written
         self._remember(**record)

@@ -56,7 +56,7 @@ _ROUNDS = 12
 
 @partial(
     helpful_arguments,
-    advice="what is hidden is a radius, by which one node's value may move",
+    advice="the secret is a radius, by which one node's value may move",
 )
 def private_consensus(
     graph: object,
@@ -117,9 +117,9 @@ def private_consensus(
         the values need to settle. Agents whom coalitions expose more may draw more
         noise alone than the others.
     coalition : int, optional
-        How many agents may pool what they know with the eavesdropper. To be given with
-        ``pairwise_std``: 0 for an outsider alone; agents that are curious themselves
-        make it 1 at least. If so many can surround an agent, shared noise is of no use
+        Number of agents that may share their knowledge with the eavesdropper. To be
+        given with ``pairwise_std``: 0 for an outsider alone; agents that are curious
+        themselves make it 1 at least. If so many can surround an agent, shared noise is of no use
         to it, and a warning names it.
     dimension : int, optional
         d, for values in R^d that move in a ball of the radius. Every entry has Gaussian
@@ -212,7 +212,7 @@ def private_consensus(
                 named += ", .."
             who = f"{gains_nothing.size} of {n} agents ({named})"
         warn_user(
-            f"what neighbours share is of no use towards a coalition of {coalition}: "
+            f"shared noise is of no use against a coalition of {coalition}: "
             f"in addition {who} draw {shares.max():.1%} of independent noise, and the "
             "average takes more steps. Take a network whose agents have more neighbours than "
             "the coalition has members, more pairwise_std, or pairwise_std=0"

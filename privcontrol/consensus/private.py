@@ -79,15 +79,15 @@ _MESSAGES_ONLY = (
 
 #: By the number of agents in a coalition.
 _ADVERSARIES = {
-    0: "no agent pools what it knows with the eavesdropper (where agents are curious "
+    0: "no agent shares its knowledge with the eavesdropper (where agents are curious "
     "themselves the coalition is one at least)",
-    1: "at most one agent pools what it knows with the eavesdropper",
+    1: "at most one agent shares its knowledge with the eavesdropper",
 }
-_SEVERAL = "at most %s agents pool what they know with the eavesdropper"
+_SEVERAL = "at most %s agents share their knowledge with the eavesdropper"
 
 _PAIRWISE = (
-    "messages are all that others see of a hidden node, never a state x_i(t) beside "
-    "y_i(t), except for what it shares with its neighbours",
+    "others see only the messages of a hidden node and the noise that it shares with "
+    "them, never a state x_i(t) together with y_i(t)",
     "neighbours share each noise over a private channel, and use it in one run only",
     "an agent that drops out before its first message leaves its shared noise in the "
     "sum, and counts as one of the coalition once its neighbours have repaired the sum",
@@ -407,7 +407,7 @@ class PrivateConsensus(Frozen):
             size = sizes[node]
             moved = (adjacency._move_of(node),)
         if members is not None:
-            adversary = f"{self._named(members)} is all that pools what it knows"
+            adversary = f"{self._named(members)} alone may share knowledge with the eavesdropper"
         else:
             count = self.coalition or 0
             adversary = _ADVERSARIES.get(count, _SEVERAL % count)
@@ -810,7 +810,7 @@ class PrivateConsensus(Frozen):
             drawn = real_array(noise, "noise")
             if drawn.size != deviation.size or drawn.ndim > 2:
                 raise ValueError(
-                    f"noise: expected what each agent drew, shape {deviation.shape}, got "
+                    f"noise: expected the draw of each agent, shape {deviation.shape}, got "
                     f"{drawn.shape}"
                 )
             size = np.linalg.norm(drawn)
@@ -984,13 +984,13 @@ def _check_shared(
     """Refuse shared noise that is not Gaussian, or so large that floats lose the rest."""
     if coalition is None:
         raise ValueError(
-            "coalition: expected the number of agents who may pool what they know with "
-            "the eavesdropper, which shared noise does not hide from all others; 0 for "
+            "coalition: expected the number of agents that may share their knowledge with "
+            "the eavesdropper, as shared noise hides nothing from those who know it; 0 for "
             "an outsider alone, 1 at least if agents are curious themselves"
         )
     if family != "gaussian":
         raise ValueError(
-            f"pairwise_std: what neighbours share is Gaussian, got family={family!r}; "
+            f"pairwise_std: noise that neighbours share is Gaussian, got family={family!r}; "
             "take family='gaussian', or pairwise_std=0"
         )
     least = scales.min()
@@ -998,7 +998,7 @@ def _check_shared(
     if pairwise_std > MOST_SHARED * least or not is_safe:
         raise ValueError(
             f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an "
-            f"agent draws alone, of 1e-100 to 1e100, got {pairwise_std:g} beside "
+            f"agent draws alone, of 1e-100 to 1e100, got {pairwise_std:g} for "
             f"{least:.3g}; more of it hides no better"
         )
 

@@ -242,8 +242,8 @@ def _claim(
     if scope.adjacency != audited.adjacency:
         raise ValueError(
             f"claim: {whose} is for another adjacency, {scope.told_from(audited)}; audited "
-            f"is {audited.told_from(scope)}. Pass the adjacency that it is about, or what "
-            "is to be tested as claim"
+            f"is {audited.told_from(scope)}. Pass the adjacency that it is about, or the "
+            "claim to be tested as claim="
         )
     if scope.domain not in known:
         raise ValueError(
@@ -336,8 +336,8 @@ def _linear_mechanism(mechanism: object) -> Mechanism:
         )
     raise TypeError(
         f"mechanism: {type(mechanism).__name__} does not say which inputs are adjacent; "
-        "pass inputs=(x, x2) for a callable, or a Mechanism, or what holds one as "
-        ".mechanism"
+        "pass inputs=(x, x2) for a callable, or a Mechanism, or an object that holds one "
+        "as .mechanism"
     )
 
 
@@ -360,8 +360,8 @@ def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
     if not starts:
         raise ValueError(
             "mechanism: a simulated loop begins at two initial states, and no worst move "
-            "of this secret is one: what enters during the run would be left out, and "
-            "any loop pass. Audit the loop's noise (loop.noise)"
+            "of this secret is one: disturbances would be left out, and any loop would "
+            "pass. Audit the loop's noise (loop.noise)"
         )
     entries = sum(plant.D.shape) * held.noise.horizon
     return [_published(held.simulate, starts[0], entries)]

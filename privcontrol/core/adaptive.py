@@ -54,8 +54,8 @@ from .noise import Noise, family_of
 from .query import LinearQuery
 
 _PUBLIC_ANSWERS = (
-    "the offsets, the queries and the noise of each step were computed from what was "
-    "published before, and from nothing else of the data"
+    "the offsets, the queries and the noise of each step were computed from earlier "
+    "publications, and from nothing else of the data"
 )
 
 _DRAWN_ONCE = "the noise drawn once for the run"

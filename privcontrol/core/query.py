@@ -34,7 +34,7 @@ from .adjacency import Adjacency, checked_adjacency, checked_manifold
 from .manifold import AffineManifold, Moves, kernel_error
 
 NO_NOISE = (
-    "no hidden move changes what is published: no noise is needed for this adjacency; "
+    "no hidden move changes the published data: no noise is needed for this adjacency; "
     "publish F x as it is, or check the query and the adjacency"
 )
 
@@ -258,8 +258,8 @@ class LinearQuery(Frozen):
         if not moves.sensitivity(self):
             raise PrivacyError(NO_NOISE)
         raise UncertifiableError(
-            "what the hidden moves change cancels in the query up to rounding: double "
-            "precision cannot distinguish it from zero; publish less, or rescale the data"
+            "the hidden moves cancel in the query up to rounding: double precision cannot "
+            "distinguish their effect from zero; publish less, or rescale the data"
         )
 
 

@@ -922,8 +922,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _Exit.REFUSED
     except BrokenPipeError:
         _tell(
-            "privcontrol: the reader of what is published went away; start again with the "
-            "same --state, which goes on behind what was drawn",
+            "privcontrol: the reader of the published values went away; start again with "
+            "the same --state, which goes on behind the last block that was drawn",
             complains=True,
         )
         return _Exit.TRY_AGAIN

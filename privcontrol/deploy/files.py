@@ -50,8 +50,8 @@ _LONGEST = 200
 #: Rounding between the squares of shifts that two machines certify.
 _ROUNDING = Fraction(2, 10**9)
 _ALTERED = (
-    "path: the noise of the file does not keep what the file claims; it was altered, and "
-    "must not be used"
+    "path: the noise of the file does not keep the file's claim; it was altered, and must "
+    "not be used"
 )
 
 
@@ -119,7 +119,7 @@ def load(
             raise
         reason = str(error) or type(error).__name__
         raise ValueError(
-            f"path: the design file at {path!s} lacks something or holds what this "
+            f"path: the design file at {path!s} lacks a field, or has one that this "
             f"version cannot read ({type(error).__name__}: {reason[:_LONGEST]}); save "
             "the design again"
         ) from error
@@ -162,7 +162,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
         loss = certify(noise.parts, secret, world, noise.family)
     except ValueError as error:
         raise PrivacyError(
-            "path: the noise of the file cannot be certified for what it claims to hide; "
+            "path: the noise of the file cannot be certified for the secret that it names; "
             f"it was altered, and must not be used ({error})"
         ) from error
     guarantee = promised(noise.plant_data, request, noise.parts, loss)

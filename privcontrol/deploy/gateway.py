@@ -41,14 +41,14 @@ _CONTINUED = (
 )
 _UNPLANNED_GRID = (
     "resolution: the noise was not designed for readings on a grid, so the gateway "
-    "promises less than the noise: gateway.guarantee says what; "
+    "promises less than the noise: print gateway.guarantee; "
 )
 _COVERED = "pass resolution= to design_output_noise too, with a floor"
 _NEVER_COVERED = (
     "noise without a horizon covers no grid, so design for a finite horizon where the "
     "step is not small compared with the noise"
 )
-_LAST_BITS = "what the last bits of readings in floating point reveal in addition"
+_LAST_BITS = "the additional leak of the last bits of readings in floating point"
 _REAL_READINGS = "readings that are real numbers and not the doubles next to them"
 _FINE_READINGS = (
     "readings whose last bits in floating point are small next to the noise's floor"

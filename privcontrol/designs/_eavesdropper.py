@@ -561,8 +561,8 @@ def _reading(
         ratio = largest / smallest
         raise UncertifiableError(
             f"the outputs see some directions of x(0) {ratio:.1e} times better than "
-            "others: double precision cannot resolve what they reveal about the worst; shorten "
-            "the horizon or rescale the states"
+            "others: double precision cannot resolve the error in the worst direction; "
+            "shorten the horizon or rescale the states"
         )
     inverse = right.T / values / units.T
     errors = []

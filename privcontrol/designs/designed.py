@@ -58,7 +58,7 @@ def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
                 "sequence of plants of the region; over a finite horizon less noise may do"
             )
         elif any(part.events > 1 for part in disturbances(request.adjacency)):
-            reason = "bound and guarantee count only a part of what changes share"
+            reason = "the bound and the guarantee count the joint effect of changes in part only"
         elif request.order is not None:
             reason = (
                 f"none of order {request.order} or less that was tried comes closer"

@@ -159,7 +159,7 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
             assumptions=(*scope.assumptions, "readings that were not rounded"),
             caveats=(
                 *scope.caveats,
-                f"what readings on a grid of {grid} reveal in addition",
+                f"the additional leak of readings on a grid of {grid}",
             ),
         )
         return replace(promise, scope=scope)

@@ -51,7 +51,7 @@ def _of_periods(secret: Adjacency, plant: VaryingPlant) -> Adjacency:
         raise ValueError(
             "adjacency: a list of plants without a horizon hides one change of one signal "
             "at one sample (DisturbanceAdjacency(radius)), or a displaced first state "
-            "(times=0): what spans samples of two periods is no input of one. Pass a "
+            "(times=0): a change over samples of two periods is no input of one. Pass a "
             "horizon for other secrets"
         )
     radii = secret.radii(plant)

@@ -34,7 +34,7 @@ from ..systems.varying import VaryingPlant, period_of
 from .guarantees import model_clause, with_miss
 from .request import Request
 
-NOT_FREE = "what enters the plant during the run, such as a disturbance"
+NOT_FREE = "disturbances that enter during the run"
 
 #: Condition of structured noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
@@ -163,7 +163,7 @@ def _caveats(
     if own is not None and np.linalg.matrix_rank(own) < len(own):
         # a Lambda (T p, r) of the user's own
         caveats.append(
-            "what lies outside the span of the noise, which the outputs reveal almost "
+            "components outside the span of the noise, which the outputs reveal almost "
             "exactly"
         )
     return tuple(caveats)
@@ -221,11 +221,11 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
         what = f"{names}, which the outputs reveal exactly"
     elif (seen * rational_matrix(factor)).rank() < rank:
         what = (
-            "what lies outside the span of the noise, which the outputs reveal exactly"
+            "components outside the span of the noise, which the outputs reveal exactly"
         )
     elif shape.size and np.linalg.cond(shape) > _THIN:
         what = (
-            "what lies outside the span of the protected moves, which the outputs reveal "
+            "components outside the span of the protected moves, which the outputs reveal "
             "almost exactly"
         )
     else:

@@ -161,8 +161,8 @@ def _check_left(problem: DesignProblem, left: float) -> None:
         return
     allowed = problem.allowed
     raise PrivacyError(
-        "floor: what the models and the grid leave to the floor is "
-        f"{left / allowed:.3g} times what the floor hides; raise the floor by more than "
+        "floor: the moves that the models and the grid leave to the floor are "
+        f"{left / allowed:.3g} times the ones that it hides; raise the floor by more than "
         "that factor"
     )
 

@@ -267,12 +267,12 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
         if beside <= ROUNDED * np.linalg.norm(inside, axis=0).max():
             raise UncertifiableError(
                 "floor: the largest hidden moves are so large next to it that their "
-                "rounding exceeds what it hides; leave the floor out, or raise it by "
+                "rounding exceeds the moves that it hides; leave the floor out, or raise it by "
                 f"about {factor:.3g}"
             )
         raise PrivacyError(
             "floor: some hidden move of a model leaves the nominal plant's column space "
-            f"by {factor:.3g} times what the floor hides; raise the floor by about that "
+            f"by {factor:.3g} times the move that the floor hides; raise the floor by about that "
             "factor"
         )
     return inside / np.sqrt(left)

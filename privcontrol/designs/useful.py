@@ -261,9 +261,9 @@ def _way_out(noise: SummedNoise) -> str:
             "budget's epsilon or delta"
         )
     return (
-        "Raise the budget's epsilon or delta, or protect a secret that is less: fewer "
-        "times, a shorter change, or what enters during the run (DisturbanceAdjacency, "
-        "with horizon=np.inf for noise that lasts)"
+        "Raise the budget's epsilon or delta, or protect a smaller secret: fewer times, a "
+        "shorter change, or a disturbance during the run (DisturbanceAdjacency, with "
+        "horizon=np.inf for runs of any length)"
     )
 
 

@@ -92,8 +92,8 @@ def exact_readings(
         rounded = kept @ rounded @ kept.T + np.diag((EPS * moved) ** 2)
         if (np.diag(rounded) > _MOST * largest**2).any():
             raise UncertifiableError(
-                f"RN: after {t + 1} samples double precision does not hold what readings "
-                "without noise reveal: the filter of this plant makes rounding errors "
+                f"RN: after {t + 1} samples double precision does not hold the state that "
+                "readings without noise reveal: the filter of this plant makes rounding errors "
                 "grow. Pass an RN > 0, such as the variance of the sensor's last digit"
             )
         covariance = step.ahead

@@ -495,8 +495,8 @@ def private_lqg(
     one_of(form, "form", FORMS)
     if (estimator, form) == ("kalman", "filter") and side.through.any():
         raise ValueError(
-            "form: the plant passes an input on at once, so what is published at t "
-            "would depend on itself if the controller read it; pass "
+            "form: the plant has direct feedthrough, so an output published at t would "
+            "depend on itself if the controller read it; pass "
             'form="predictor"'
         )
     last = None
@@ -600,8 +600,8 @@ def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:
         )
     if design.lacks_start(noise.horizon):
         raise ValueError(
-            "codesign: over a horizon the best noise depends on what is known of x(0); "
-            "pass its public covariance P0"
+            "codesign: over a horizon the best noise depends on the prior of x(0); pass "
+            "its public covariance P0"
         )
 
 

@@ -698,9 +698,9 @@ def law_of(
         return general_controller(linear, controller)
     if linear.through.any():
         raise ValueError(
-            "controller: the plant passes an input that the controller drives on at "
-            "once, so what is published would depend on the controller's answer "
-            "to it; delay that input by one sample (with_delays)"
+            "controller: the plant has direct feedthrough from an input that the "
+            "controller drives, so an output would depend on the controller's answer to "
+            "it; delay that input by one sample (with_delays)"
         )
     if isinstance(controller, ct.NonlinearIOSystem):
         return SystemLaw.of(controller, side)
@@ -723,9 +723,9 @@ def general_controller(side: LinearSide, ctrl: ct.InputOutputSystem) -> Controll
     if (np.abs(through @ D) > rounding).any():
         raise ValueError(
             "controller: the loop is not well posed, because the plant and the "
-            "controller both pass their input on at once (D_plant D_controller is not "
-            "zero): what is published at t would depend on itself. Delay the "
-            "controller by one sample, or remove one feedthrough"
+            "controller both have direct feedthrough (D_plant D_controller is not zero): "
+            "an output published at t would depend on itself. Delay the controller by one "
+            "sample, or remove one feedthrough"
         )
     solved = np.linalg.inv(np.eye(m) - D @ through)
     return Controller(
@@ -921,7 +921,7 @@ def _misnamed(labels: list[str], side: LinearSide | NonlinearSide) -> str:
     own = [name for name in labels if name in side.driven_labels]
     if own and set(outputs) <= set(labels):
         return (
-            f"{got}: {_listed(own)} is what the controller drives itself. Join its "
+            f"{got}: the controller drives {_listed(own)} itself. Join its "
             "output to that input first, with ct.interconnect; if it is a reference, "
             "give it another name by controller.update_names(inputs=[...])"
         )

@@ -74,8 +74,8 @@ def _check_sizes(
     ratio = _times(drawn, np.hypot(start, fresh))
     if ratio > (_MOST_DIFFUSE if P0 is None else _MOST):
         raise UncertifiableError(
-            f"noise: it is {ratio:.1e} times as large as what is uncertain at the outputs "
-            "without it, and a filter that knows it subtracts numbers of that size; "
+            f"noise: it is {ratio:.1e} times the uncertainty of the outputs without it, and "
+            "a filter that knows it subtracts numbers of that size; "
             f"double precision allows {_MOST:.0e} times ({_MOST_DIFFUSE:.0e} without P0). "
             "Moves at late times of a mode that decays make it so large: protect fewer "
             'times, StateAdjacency(times=...), or pass estimator="observer"'

@@ -141,8 +141,8 @@ def _mean_errors(
     if open_ones.any():
         states = [loop.side.plant.states[k] for k in np.flatnonzero(open_ones)]
         raise ValueError(
-            "target: this loop follows a reference, which does not say what "
-            f"{', '.join(states)} is to be; pass target= with the goals of all "
+            "target: this loop follows a reference, which fixes no goal for "
+            f"{', '.join(states)}; pass target= with the goals of all "
             f"{loop.side.plant.order} states, (n,) or (n, T), to count errors from"
         )
     target = np.nan_to_num(signals.target)
@@ -484,8 +484,8 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
     design = loop.design
     if design is None or not (loop.knows_noise or loop.noise is None):
         raise ValueError(
-            "the errors of this loop's observer are not what it believes: it does not "
-            "know the noise; private_lqg(P0=...) has a filter that does, and "
+            "the errors of this loop's observer are not those that it computes: it does "
+            "not know the noise; private_lqg(P0=...) has a filter that does, and "
             "mean_square_error() is exact for every linear loop"
         )
     if not {"noise", "disturbance"} <= loop.weights.drive_roots.keys():

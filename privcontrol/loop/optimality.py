@@ -151,8 +151,8 @@ def optimality(loop: LoopData) -> Optimality:
         check_covered(noise)
     if design.lacks_start(noise.horizon):
         raise ValueError(
-            "optimality: over a horizon it depends on what is known of x(0); pass the "
-            "public covariance P0 to private_lqg"
+            "optimality: over a horizon it depends on the prior of x(0); pass the public "
+            "covariance P0 to private_lqg"
         )
     cost = expected_total(loop)
     least = _without_noise(loop)

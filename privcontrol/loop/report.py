@@ -62,7 +62,7 @@ def write_report(
     sections = {
         "What this is about": _identity(noise, date),
         "What is guaranteed": noise.guarantee._repr_html_() + run,
-        "Noise on what is published": _table(levels),
+        "Noise on the published signals": _table(levels),
         "What an eavesdropper learns": _known_to_others(loop, states),
         "What it costs": _cost(loop),
         "Error of the states": _errors(loop, states, time_unit),

@@ -460,8 +460,8 @@ class LinearSide(Side):
         D = self.plant.along[3][:, :, self.driven]
         if (D != D[0]).any():
             raise ct.ControlArgument(
-                "sys: what an input that the controller drives adds to an output at once "
-                "varies from sample to sample; delay that input by one sample (with_delays)"
+                "sys: the direct feedthrough from an input that the controller drives varies "
+                "from sample to sample; delay that input by one sample (with_delays)"
             )
         return D[0]
 

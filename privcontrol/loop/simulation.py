@@ -160,8 +160,7 @@ def _warn_of_published_secrets(loop: LoopData, signals: LoopSignals) -> None:
     if told:
         warn_user(
             f"feedforward: the noise hides a disturbance at {', '.join(told)}, but "
-            "what is passed as feedforward there is public and published as it is. A "
-            "secret signal w at input k enters as disturbance=plant.B[:, [k]] * w, or "
+            "a feedforward there is public and published as it is. A secret signal w at input k enters as disturbance=plant.B[:, [k]] * w, or "
             "by name as exogenous= where controls= leaves that input free"
         )
 

@@ -53,13 +53,12 @@ _TAIL = Ball((1, -160))
 #: Bits to which an energy must be known.
 _KNOWN_BITS = 44
 _LATER_STATES = (
-    "models: a state at a later time fixes what came before it through the inverse of the "
-    "plant, which is not known if the plant may vary; protect the initial state "
-    "(StateAdjacency(..., times=0)), or what enters during the run with a "
-    "DisturbanceAdjacency"
+    "models: a state at a later time fixes earlier ones through the inverse of the plant, "
+    "which is not known if the plant may vary; protect the initial state "
+    "(StateAdjacency(..., times=0)), or a disturbance with a DisturbanceAdjacency"
 )
 NO_NOISE = (
-    "no hidden move changes what is published: no noise is needed for this adjacency"
+    "no hidden move changes the published data: no noise is needed for this adjacency"
 )
 
 
@@ -148,8 +147,8 @@ def _check_forgotten(
         if is_unseen and is_moved and inputs.without_one and is_one:
             raise ValueError(
                 "moved: the plant has a mode that is 1 but for rounding errors, as "
-                "after sampling, so what a moved event leaves in it does not cancel "
-                "exactly, as runs of any length ask for. Design for a finite horizon, or "
+                "after sampling, so the effect of a moved event on it does not cancel "
+                "exactly, as runs of any length require. Design for a finite horizon, or "
                 "close a local loop around it (with_local_loop)"
             )
         if is_unseen:
@@ -163,7 +162,7 @@ def _check_forgotten(
                 f"moved: the time of an event stays in the {kind} {mode}, which the outputs "
                 "see: only one simple pole at one, exactly, such as a tank's or a meter's, "
                 "is no obstacle to runs of any length. A double integrator, an undamped or "
-                "an unstable mode remembers the time: design for a finite horizon, or "
+                "an unstable mode does not lose the time: design for a finite horizon, or "
                 "close a local loop around it (with_local_loop)"
             )
         timed = ""

@@ -314,7 +314,7 @@ class InnovationBlocks(Room):
                 break
             if samples >= _LATEST:
                 raise PrivacyError(
-                    "bound: what noise makes up for a change lasts for more than "
+                    "bound: the noise that hides a change lasts for more than "
                     f"{_LATEST} samples; pass life=, or a lower order="
                 )
             samples *= 2

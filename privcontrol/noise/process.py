@@ -281,8 +281,8 @@ class SummedNoise(ByContent):
             instance_of(self.kept, Bound, "kept", "noise.kept")
         if self._promised is not None and not _is_promise(self._promised):
             raise TypeError(
-                "promised: expected none, since it is what the guarantee was made for; "
-                "design_output_noise makes noise"
+                "promised: expected none, since the design sets it; design_output_noise makes "
+                "noise"
             )
         about: tuple = (self.plant_data, self.horizon, self.family, self.parts)
         about = (*about, self.guarantee, self.kept)

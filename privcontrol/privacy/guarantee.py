@@ -845,7 +845,7 @@ class PrivacyGuarantee(Accounted, Saved):
                 f"{type(data).__name__}"
             )
         expected = (
-            "data: expected what PrivacyGuarantee.to_dict wrote, got something else"
+            "data: expected the output of PrivacyGuarantee.to_dict, got something else"
         )
         try:
             found = decode(data)

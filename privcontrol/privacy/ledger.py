@@ -49,8 +49,7 @@ _FORMAT = "privcontrol ledger 4"
 _KIND = Kind(
     "privacy ledger",
     0o666,  # less what the process withholds
-    "do not release; restore the newest backup, and charge by hand what was released "
-    "since",
+    "do not release; restore the newest backup, and charge by hand all later releases",
 )
 
 
@@ -197,8 +196,8 @@ class PrivacyLedger:
         if is_older or ledger._store.digest(int(number)) != digest:
             raise ValueError(
                 "known: the file does not hold this head: it is an older copy, such as a "
-                "restored backup, or another ledger. Charge what is missing before anything "
-                "is released"
+                "restored backup, or another ledger. Charge the missing releases before the "
+                "next one"
             )
         return ledger
 
@@ -263,7 +262,7 @@ class PrivacyLedger:
             total = _total(state, guarantee, count)
             if not total.satisfies(self.budget):
                 raise BudgetExceededError(
-                    f"the charge of {counted(count, 'release')} would raise what is spent "
+                    f"the charge of {counted(count, 'release')} would raise the total "
                     f"to {self._used(total):.6g}, the budget is {self.budget}; nothing was "
                     "recorded, do not release"
                 )

@@ -24,8 +24,8 @@ Answer = TypeVar("Answer")
 #: Whose data changes hands, for noise that is added at a plant.
 _TRUST = (
     "The device at the plant reads the measurements as they are and adds the noise. "
-    "Whoever receives what it publishes is not trusted, and may know the plant, the noise "
-    "and the guarantee."
+    "Whoever receives the published values is not trusted, and may know the plant, the "
+    "law of the noise and the guarantee."
 )
 _STREAM = "One value per sample. The parameters are those of the whole run"
 

@@ -443,7 +443,7 @@ class FileStore(Store):
         except FileExistsError:
             return False
         if self.entries()[0] != json.loads(json.dumps(entry)):
-            raise self.altered("it does not begin with what was just written")
+            raise self.altered("it does not begin with the entry that was just written")
         return True
 
     def hold(self) -> None:
@@ -513,7 +513,7 @@ class FileStore(Store):
             found = f"{names} hard links" if names > 1 else "a mount of the file alone"
             raise OSError(
                 f"path: expected one name of the {self.kind.name} at {str(self.path)!r}, "
-                f"got {found}: what a crash cuts off under one name is not seen under "
+                f"got {found}: an entry that a crash cuts off under one name is not seen under "
                 "another, so nothing is recorded and nothing is published. Keep the name "
                 "that has a journal next to it, if one has, and mount whole folders"
             )
@@ -672,8 +672,8 @@ def _write_note(connection: sqlite3.Connection, name: str, note: object) -> int:
 def another_copy(reached: int) -> PrivacyError:
     """Return the error for a gateway's file that is not the one that went on."""
     return PrivacyError(
-        f"path: this file does not agree with what is known of it, that samples up to "
-        f"{reached} may have been published: another copy of it went on and this is an "
+        f"path: this file does not agree with the ledger, by which samples up to {reached} "
+        "may have been published: another copy of it went on and this is an "
         "older copy, or the ledger is. "
         "Resume the newest file with the newest ledger; if it is lost, a new gateway "
         "continues the run (start=...)"

@@ -288,7 +288,7 @@ class Whitening(ByContent):
         if np.isfinite(bound):
             return bound / self.unit
         raise UncertifiableError(
-            "models: the guarantee over the box cannot be certified down to what "
+            "models: the guarantee over the box cannot be certified down to the shift that "
             f"some plant in it attains, {attained / self.unit:.3g}: narrow the half-widths "
             "or the uncertain entries, or pass box.sampled(count), whose guarantee covers "
             "the sampled plants only"

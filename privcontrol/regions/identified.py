@@ -776,8 +776,8 @@ def least_samples(unknowns: int) -> int:
 
 
 _TOO_LITTLE = (
-    "data: {} samples do not tell {} parameters of one row; vary the inputs more, from "
-    "the start on, record more samples, or name what is known"
+    "data: {} samples do not identify {} parameters of one row; vary the inputs more, from "
+    "the start on, record more samples, or name the entries that are known"
 )
 
 
@@ -806,7 +806,7 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     if not residue > ROUNDED**2 * float(np.sum(parts**2)):
         raise ValueError(
             "data: they follow the model to the last digits, so there is no noise to "
-            "judge an error by; pass a PlantBox of what you know"
+            "judge an error by; pass a PlantBox with bounds of yours"
         )
     return estimate, residue
 

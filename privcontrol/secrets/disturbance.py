@@ -208,7 +208,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         if self.norm != "l2" and self.window:
             raise ValueError(
                 'window: expected norm="l2" with it; DisturbanceAdjacency.person gives '
-                "the radius of what a person uses within a window"
+                "the radius of a person's use within a window"
             )
 
     def _check_shape(self) -> None:
@@ -810,7 +810,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         """Return what is not hidden of an event that is at another time or signal."""
         told = ["its size"]
         if self._compares_shares:
-            told = ["what share of its radius it is"]
+            told = ["its size as a share of the radius"]
         if self.duration > 1:
             told.append("how long it lasts")
         if not self.which and len(self.signals(manifold.plant)) > 1:

@@ -65,7 +65,7 @@ class Mode:
         factor = "more than 1e308 times"
         if np.isfinite(self.growth):
             factor = f"{self.growth:.2g} times"
-        longer = f"{factor} what it is over a short horizon"
+        longer = f"{factor} its size over a short horizon"
         if self.kind == "unstable":
             return (
                 f"the unstable mode {self.name} is excited by the noise that hides the "
@@ -81,11 +81,11 @@ class Mode:
                 "horizon, or protect other states"
             )
         return (
-            f"the contracting mode {self.name} makes the noise grow: what moves little at "
-            f"the end of {horizon} samples moved far at their start, and the noise that "
+            f"the contracting mode {self.name} makes the noise grow: a small move at the "
+            f"end of {horizon} samples is a large one at their start, and the noise that "
             f"hides it is {longer}. Protect fewer times (StateAdjacency(times=...)), shorten "
             "the horizon, or protect other states. If all modes decay, noise without a "
-            "horizon hides what enters the plant (DisturbanceAdjacency, horizon=np.inf)"
+            "horizon hides a disturbance (DisturbanceAdjacency, horizon=np.inf)"
         )
 
 

@@ -53,7 +53,7 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         if fixed:
             raise ValueError(
                 f"{' and '.join(fixed)}: a delayed {kind}, at t > 0 it is what {what} "
-                "before. Protect what enters (DisturbanceAdjacency), or the initial state "
+                "before. Protect a disturbance (DisturbanceAdjacency), or the initial state "
                 "(StateAdjacency(..., times=0)), and name the other states here"
             )
     others = np.flatnonzero(~entered & ~read)
@@ -61,8 +61,8 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
         raise ValueError(
             f"A of {plant.name} is singular beyond its delays: a state at t > 0 cannot "
             "always be moved on its own, and A^-1 does not exist. Protect the initial state "
-            "(StateAdjacency(..., times=0) or InitialStateAdjacency), or what enters "
-            "(DisturbanceAdjacency)"
+            "(StateAdjacency(..., times=0) or InitialStateAdjacency), or a "
+            "disturbance (DisturbanceAdjacency)"
         )
 
 
@@ -161,7 +161,7 @@ class PlantAdjacency(CheckedFields, Secret):
                 if name in inputs:
                     hint = (
                         f"; it is an input: DisturbanceAdjacency({{{name!r}: ...}}) hides "
-                        "what enters there"
+                        "changes there"
                     )
                 raise ValueError(f"{what}: {name!r} {unknown}{hint}")
             index.append(place)
@@ -311,8 +311,8 @@ class _OfStates(PlantAdjacency):
         """Positions and radii of the protected states."""
         if not plant.order:
             raise ValueError(
-                "adjacency: the plant has no states that could be secret; protect what "
-                "enters it with a DisturbanceAdjacency"
+                "adjacency: the plant has no states that could be secret; protect its inputs "
+                "with a DisturbanceAdjacency"
             )
         unknown = f"is no state of the plant; known states: {', '.join(plant.states)}"
         if plant.states == tuple(f"x[{k}]" for k in range(plant.order)):
@@ -420,8 +420,7 @@ class StateAdjacency(_OfStates):
             raise ValueError(
                 "times: without a horizon a state is protected at the first samples "
                 "only, since a small move late in the run was a large one at its start; "
-                "pass times=0, or protect what enters during the run with a "
-                "DisturbanceAdjacency"
+                "pass times=0, or protect a disturbance with a DisturbanceAdjacency"
             )
         if self.charts != "times":
             raise ValueError(
@@ -457,8 +456,7 @@ class StateAdjacency(_OfStates):
             if delayed_outputs(plant.A).any():
                 raise ValueError(
                     "models: a PlantBox with delayed outputs is bounded for times=0; leave "
-                    "the delay of the outputs out, since what is published later is as "
-                    "private"
+                    "the delay of the outputs out, since a later publication is as private"
                 )
         if widths.A[delays][:, ~delays].any():
             raise ValueError(

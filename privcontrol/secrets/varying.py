@@ -55,7 +55,7 @@ def check_invertible(plant: VaryingPlant, samples: int) -> None:
             f"A of {plant.name} is singular at sample {t}: a state at a later time cannot "
             "always be moved on its own, and the transition matrix has no inverse. Protect "
             "the initial state (StateAdjacency(..., times=0) or InitialStateAdjacency), or "
-            "what enters (DisturbanceAdjacency); delays make a plant singular"
+            "a disturbance (DisturbanceAdjacency); delays make a plant singular"
         )
 
 

@@ -168,8 +168,8 @@ def tradeoff(
     knows_prior = P0 is not None and samples.ends and estimator != "observer"
     if "codesign" in names and samples.ends and not knows_prior:
         raise ValueError(
-            "designs: over a horizon the co-designed noise depends on what is known of "
-            "x(0); pass its public covariance P0"
+            "designs: over a horizon the co-designed noise depends on the prior of x(0); "
+            "pass its public covariance P0"
         )
     public = private_lqg(
         sys,

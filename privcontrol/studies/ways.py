@@ -385,7 +385,7 @@ def options(
         reasons = _reasons(left_out)
         if any(why.startswith(_NOTHING_SHOWS) for why in left_out.values()):
             raise ValueError(
-                f"options: the secret does not show in what is published ({reasons})"
+                f"options: the secret does not show in the published outputs ({reasons})"
             )
         raise ValueError(f"options: no way hides this secret ({reasons})")
     blind = None

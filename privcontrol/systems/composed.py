@@ -351,7 +351,7 @@ def _linear(system: object, name: str) -> ct.StateSpace:
         raise ct.ControlArgument(
             f"{name}: expected a StateSpace or a TransferFunction, got "
             f"{type(system).__name__}: a local loop is covered only if it is linear; "
-            "linearise what has no limits, and see jacobian_polytope for what has"
+            "linearise a controller without limits, and see jacobian_polytope for others"
         )
     return system
 
@@ -374,7 +374,7 @@ def _wiring(
     for name in law.input_labels:
         if _PUBLISHED.fullmatch(name):
             raise ct.ControlArgument(
-                f"controller: it reads {name}, which is what the gate publishes. Such a "
+                f"controller: it reads {name}, which the gate publishes. Such a "
                 "controller is public feedback, and noise for its closed loop does not "
                 "hide its reference; let it read the true outputs "
                 f"{', '.join(plant.output_labels)}"
@@ -383,7 +383,7 @@ def _wiring(
     if strangers:
         raise ct.ControlArgument(
             f"controller: its outputs {', '.join(strangers)} are no inputs of the plant, "
-            f"which are {', '.join(plant.input_labels)}; name them alike"
+            f"which are {', '.join(plant.input_labels)}; give them the same names"
         )
     sensed = []
     references = []
@@ -395,7 +395,7 @@ def _wiring(
     if not sensed:
         raise ct.ControlArgument(
             "controller: none of its inputs is an output of the plant, which are "
-            f"{', '.join(plant.output_labels)}; name those that it reads alike"
+            f"{', '.join(plant.output_labels)}; give those that it reads the same names"
         )
     taken = [name for name in law.input_labels if name in plant.input_labels]
     taken += [name for name in _local_states(law) if name in plant.state_labels]

@@ -898,8 +898,8 @@ class Plant(SampledSystem, LinearSystem):
 #: What to do with other systems.
 _WAYS_TO_A_PLANT = {
     list: (
-        "a list of plants, one a sample, is for what has a horizon (design_output_noise, "
-        "private_lqg, trajectory_manifold); pass one plant here"
+        "a list of plants, one a sample, is for functions with a horizon "
+        "(design_output_noise, private_lqg, trajectory_manifold); pass one plant here"
     ),
     ct.TransferFunction: (
         "convert it with ct.ss(sys); to hide a state, write the plant with states that "

@@ -214,7 +214,7 @@ class FreeResponse:
         if back and V[delayed_inputs(A)].any():
             raise UncertifiableError(
                 "A^-t does not exist for moves of delayed inputs; protect the initial "
-                "state, or what enters the plant"
+                "state, or a disturbance"
             )
         self.step = A
         self._forward = forward

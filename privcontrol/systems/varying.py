@@ -218,7 +218,7 @@ def _check_fits(plant: Plant, first: Plant, t: int) -> None:
     if plant.dt != first.dt:
         raise ct.ControlArgument(
             f"sys: expected one sampling time in the list, got dt = {first.dt} at sample 0 "
-            f"and dt = {plant.dt} at sample {t}; sample all plants alike"
+            f"and dt = {plant.dt} at sample {t}; sample all plants with one dt"
         )
     for kind in _KINDS:
         mine, theirs = getattr(plant, kind), getattr(first, kind)

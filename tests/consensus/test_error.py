@@ -134,7 +134,7 @@ def test_every_trial_stays_below_proposition_1_s_first_bound(family):
     mean_square = consensus.mean_square_error(TEN_VALUES, 30, readout="state")
     root = consensus.path_error_bound(TEN_VALUES, 30)
     assert (np.sqrt(mean_square) <= root).all()
-    with pytest.raises(ValueError, match="noise: expected what each agent drew"):
+    with pytest.raises(ValueError, match="noise: expected the draw of each agent"):
         consensus.path_error_bound(TEN_VALUES, 30, noise=np.ones(9))
 
 

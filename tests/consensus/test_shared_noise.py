@@ -278,7 +278,7 @@ REFUSED = {
     "auto, no coalition": ({"pairwise_std": "auto"}, "coalition: expected the number"),
     "Laplace": (
         {"pairwise_std": 1.0, "coalition": 0, "family": "laplace"},
-        "what neighbours share is Gaussian",
+        "noise that neighbours share is Gaussian",
     ),
     "negative": ({"pairwise_std": -1.0, "coalition": 0}, "pairwise_std"),
     "other word": ({"pairwise_std": "much", "coalition": 0}, "'auto'"),
@@ -391,14 +391,14 @@ def test_sums_of_guarantees_are_exact_only_if_one_move_and_coalition_attain_both
 def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
     text = agents(nx.cycle_graph(6), 1.0, 5.0, 2).guarantee.sentence
     for words in (
-        "at most 2 agents pool what they know",
+        "at most 2 agents share their knowledge",
         "worst coalition [1 5]",
         "over a private channel",
         "drops out before its first message",
     ):
         assert words in text
     outsider = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee.sentence
-    assert "no agent pools what it knows" in outsider
+    assert "no agent shares its knowledge" in outsider
     certain = agents(nx.cycle_graph(6), 1.0, 5.0, 0).guarantee_for(coalition=[1])
     assert "towards an eavesdropper with the agents 1" in str(certain)
     graph = nx.relabel_nodes(nx.cycle_graph(6), {k: f"meter {k}" for k in range(6)})

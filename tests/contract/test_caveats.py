@@ -43,7 +43,7 @@ NAMES = {
     "far": r"a move by more than",
     "before": r"into the run from before it",
     "plant": r"exact\b|plant differs|is one of|varies among|each within|between",
-    "entering": r"what enters",
+    "entering": r"disturbances that enter",
 }
 
 
@@ -728,8 +728,8 @@ NEEDED = {
     "one time": ("changes at other times",),
     "profile": ("changes of another shape",),
     "person": ("repetition",),
-    "state": ("what enters", "A and C exact", "two times moved"),
-    "state, independent": ("what enters", "moves of velocity"),
+    "state": ("disturbances that enter", "A and C exact", "two times moved"),
+    "state, independent": ("disturbances that enter", "moves of velocity"),
     "first air, floor": ("moves at other times",),
     "air or people": ("a change that repeats", "longer ones"),
     "any shape, endless": ("repetition", "longer ones", "the initial state"),
@@ -740,7 +740,7 @@ NEEDED = {
     "moved, either": ("its size and on which",),
     "which": ("that it happens", "its size and when"),
     "which at one time": ("changes at other times",),
-    "state, ball": ("what enters", "A and C exact"),
+    "state, ball": ("disturbances that enter", "A and C exact"),
 }
 
 

@@ -190,7 +190,7 @@ def test_the_budget_is_never_exceeded_and_nothing_is_published_beyond_it(
 def test_the_guarantee_is_the_budget_and_says_what_it_assumes():
     run = AdaptiveReleases(STOCK, SECRET, PrivacyBudget(epsilon=1.0, delta=1e-2))
     assert run.guarantee.epsilon(1e-2) == pytest.approx(1.0, rel=1e-9)
-    assert "published before" in run.guarantee.sentence
+    assert "earlier publications" in run.guarantee.sentence
     assert not run.guarantee.exact
     other = AdaptiveReleases(STOCK, SECRET, BUDGET)
     assert (run.guarantee + other.guarantee).gdp > 1.0

@@ -235,7 +235,7 @@ def test_a_loop_is_not_passed_for_a_secret_that_its_simulation_leaves_out():
     """
     gust = pc.DisturbanceAdjacency({"velocity": 0.3})
     loop = cases.vehicle_loop(cases.vehicle_noise(horizon=6, adjacency=gust))
-    with pytest.raises(ValueError, match="enters during the run would be left out"):
+    with pytest.raises(ValueError, match="disturbances would be left out"):
         audit(loop, trials=1000, rng=0)
     assert audit(loop.noise, trials=20_000, rng=0).epsilon_lower > 0.3
     both = [cases.POSITION, gust]

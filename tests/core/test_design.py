@@ -497,10 +497,10 @@ def test_a_change_that_rounding_cancels_is_not_said_to_be_none(design):
     budget = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
     assert Fraction(1e16) * Fraction(1e-16) != 1 == 1e16 * 1e-16
     make = getattr(pc.core, f"design_{design}")
-    with pytest.raises(pc.core.UncertifiableError, match="cancels in the query"):
+    with pytest.raises(pc.core.UncertifiableError, match="cancel in the query"):
         make(pc.LinearQuery([[1e16, 1.0]]), hidden, budget)
     line = pc.AffineManifold.from_kernel([[1e-16], [-1.0]])
-    with pytest.raises(pc.core.UncertifiableError, match="cancels in the query"):
+    with pytest.raises(pc.core.UncertifiableError, match="cancel in the query"):
         make(pc.LinearQuery([[1e16, 1.0]], line), pc.BallAdjacency(1.0), budget)
     public = pc.LinearQuery([[0.1, 0.2, 0.7]], pc.AffineManifold([[0.1, 0.2, 0.7]]))
     with pytest.raises(pc.core.PrivacyError, match="no noise is needed"):

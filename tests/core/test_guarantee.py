@@ -691,7 +691,9 @@ def test_what_to_dict_did_not_write_is_refused_in_words():
     spoilt += [whole | {"scope": whole["scope"] | {"unknown": 1}}]
     spoilt += [{k: v for k, v in whole.items() if k != name} for name in whole]
     for wrong in spoilt:
-        with pytest.raises(ValueError, match="data: expected what PrivacyGuarantee"):
+        with pytest.raises(
+            ValueError, match="data: expected the output of PrivacyGuarantee"
+        ):
             PrivacyGuarantee.from_dict(wrong)
 
 

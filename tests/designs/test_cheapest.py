@@ -139,7 +139,7 @@ def test_several_changes_far_above_their_bound_are_worth_a_warning(horizon):
     texts = [str(each.message) for each in warned]
     (text,) = [each for each in texts if "the noise costs" in each]
     assert f"the noise costs {100 * noise.design.gap:.3g} % more" in text
-    assert "what changes share" in text
+    assert "the joint effect of changes" in text
     silent(rooms(1), secret, horizon, gap=10.0)
 
 

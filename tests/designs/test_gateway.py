@@ -1138,9 +1138,7 @@ def test_a_grid_that_the_noise_cannot_cover_is_named_in_the_guarantee(kind):
     with unplanned(design, resolution=0.002) as gateway:
         promise = gateway.guarantee
     assert "readings that were not rounded" in promise.scope.assumptions
-    assert (
-        "what readings on a grid of 0.002 reveal in addition" in promise.scope.caveats
-    )
+    assert "the additional leak of readings on a grid of 0.002" in promise.scope.caveats
     assert promise.epsilon(1e-2) == design.guarantee.epsilon(1e-2)
 
 

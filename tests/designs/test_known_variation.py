@@ -269,7 +269,10 @@ def test_the_noise_of_periods_is_stored_and_covers_first_states(tmp_path):
     "changed, message",
     [
         (dict(sys=season(25)), "there may be 24, got 25 plants"),
-        (dict(adjacency=pc.StateAdjacency(1.0)), "what spans samples of two periods"),
+        (
+            dict(adjacency=pc.StateAdjacency(1.0)),
+            "a change over samples of two periods",
+        ),
         (
             dict(adjacency=pc.DisturbanceAdjacency(1.0, duration=2)),
             "hides one change of one signal",

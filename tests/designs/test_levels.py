@@ -181,7 +181,7 @@ def test_events_that_are_moved_far_take_hardly_more_noise_than_their_sums_ask_fo
     apart = moved + 1  # so that no two of them change places
     secret = pc.DisturbanceAdjacency(1.0, moved=moved, events=count, separation=apart)
     budget = pc.PrivacyBudget(gdp=1.0)
-    with pytest.warns(pc.PrivacyWarning, match="a part of what changes share"):
+    with pytest.warns(pc.PrivacyWarning, match="the joint effect of changes in part"):
         noise = pc.design_output_noise(
             plant, horizon=np.inf, budget=budget, adjacency=secret
         )

@@ -177,7 +177,7 @@ def told_names(noise):
     """States that the guarantee says the outputs reveal exactly."""
     marker = ", which the outputs reveal exactly"
     for clause in noise.guarantee.scope.caveats:
-        if clause.endswith(marker) and not clause.startswith("what"):
+        if clause.endswith(marker) and not clause.startswith("components"):
             names = clause.removesuffix(marker).replace(" and ", ", ")
             return set(names.split(", "))
     return set()

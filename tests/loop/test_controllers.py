@@ -467,7 +467,7 @@ def test_names_that_do_not_fit_are_refused_with_what_to_do():
     _, estimator = estimated(scalar, np.array([[0.1]]))
     assert estimator.input_labels == ["y", "u"]
     assert estimator.noutputs == 1
-    with pytest.raises(ct.ControlArgument, match="u is what the controller drives"):
+    with pytest.raises(ct.ControlArgument, match="the controller drives u itself"):
         pc.private_loop(scalar, controller=estimator)
     two = ct.ss(0.9, [[1, 1]], 1, 0, 0.1, inputs=["left", "right"], outputs="y")
     gain = ct.ss([], [], [], [[-0.1], [-0.2]], 0.1, outputs=["a", "b"])
@@ -841,7 +841,9 @@ def test_a_followed_reference_is_no_error(kind):
     else:
         law = ct.tf([1.0, -0.9], [1, -1], 0.1)
         loop = pc.private_feedback(plant, law, noise, Q=first, R=0.1)
-    with pytest.raises(ValueError, match=r"target: .* x\[1\] is to be; pass target="):
+    with pytest.raises(
+        ValueError, match=r"target: .* fixes no goal for x\[1\]; pass target="
+    ):
         loop.mean_square_error(reference=[1.0])
     given = loop.mean_square_error(reference=[1.0], target=[0.5, 0.0])
     assert given[0, -1] < 1e-2

@@ -225,7 +225,7 @@ def test_a_law_that_saturates_hides_its_setpoint_less(noise):
 REFUSED = {
     "reads y": "none of its inputs is an output",
     "drives": "its outputs brake are no inputs",
-    "published": "which is what the gate publishes",
+    "published": "which the gate publishes",
     "taken": "push would be the name of two signals",
     "time": "expected the sampling time of the plant",
     "continuous": "expected the sampling time of the plant",

@@ -430,7 +430,7 @@ def test_an_event_on_signals_of_other_sizes_is_compared_by_its_share():
     noise = pc.design_output_noise(
         plant, horizon=6, budget=BUDGET, adjacency=shares, floor=1.0
     )
-    assert "what share of its radius it is" in noise.guarantee.explain()
+    assert "its size as a share of the radius" in noise.guarantee.explain()
 
 
 def test_a_signal_that_is_hidden_at_one_time_is_said_to_be():

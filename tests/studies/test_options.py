@@ -290,7 +290,7 @@ def test_no_way_at_all_is_an_error_with_the_reasons():
         )
     two = ct.ss([], [], [], [[1, 1]], 1.0, inputs=["east", "west"])
     which = pc.DisturbanceAdjacency({"east": 1.0, "west": 1.0}, which=True)
-    with pytest.raises(ValueError, match="does not show in what is published"):
+    with pytest.raises(ValueError, match="does not show in the published outputs"):
         pc.options(two, horizon=math.inf, budget=BUDGET, adjacency=which)
     with pytest.raises(TypeError, match="PrivateLoop"):
         pc.options(ROOM, horizon=4, budget=BUDGET, adjacency=PEOPLE, loop=ROOM)
