@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_FLOOR
 from functools import cached_property
 
 import numpy as np
@@ -103,8 +104,8 @@ class LawOption:
         if self.blocks:
             law += f" in blocks of {', '.join(map(str, self.blocks))}"
         line = (
-            f"{law}: advantage {100 * self.advantage:.3g} %, std {self.std:.4g}, cost "
-            f"{self.cost:.4g}, power {100 * self.power:.3g} % at 5 % false alarms"
+            f"{law}: advantage {shown(100 * self.advantage)} %, std {self.std:.4g}, cost "
+            f"{self.cost:.4g}, power {shown(100 * self.power)} % at 5 % false alarms"
         )
         if self.turns is None:
             return line
@@ -278,10 +279,8 @@ class NoiseDesign(PricedByShape):
         """
         lines = [self.guarantee.explain()]
         if self.universal_bound > 0:
-            share = 100 * self.universal_bound / self.cost
-            lines.append(
-                f"Every law:  none costs less than {share:.3g} % of this noise"
-            )
+            share = shown(100 * self.universal_bound / self.cost, ROUND_FLOOR)
+            lines.append(f"Every law:  none costs less than {share} % of this noise")
         lines += [f"Law:        {option}" for option in self.laws]
         saving = None if self.laws else self._saving
         if saving is not None:
@@ -316,9 +315,9 @@ class NoiseDesign(PricedByShape):
             dimension=rank,
         )
         return (
-            f'family="auto" would cost at least {100 * (1 - share):.0f} % less, {option}; '
-            f"this one: advantage {100 * own.advantage:.3g} %, power "
-            f"{100 * own.power:.3g} %"
+            f'family="auto" would cost at least {math.floor(100 * (1 - share))} % less, '
+            f"{option}; this one: advantage {shown(100 * own.advantage)} %, power "
+            f"{shown(100 * own.power)} %"
         )
 
     def release(

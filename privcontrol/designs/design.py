@@ -109,7 +109,8 @@ def design_output_noise(
         By default Gaussian noise, and for a pure budget the cheaper of "ball" and
         "laplace". "gaussian" and "laplace" are structured noise; the "iid" families are
         independent noise of one size on every sample and output. Laplace noise gives
-        pure differential privacy (delta = 0); its shape is a local optimum. "ball" and
+        pure differential privacy (delta = 0), of any budget: a delta is left unused. Its
+        shape is a local optimum. "ball" and
         "truncated" are radial noise of states over a horizon, see `core.BallNoise`;
         "truncated" is for one or two directions. Where a weight is given and prices a
         direction below 1 % of the dearest one, "ball" is several independent blocks if
