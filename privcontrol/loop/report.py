@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_FLOOR
 from importlib import metadata
@@ -22,6 +23,7 @@ from ..noise.parts import Structured, White
 from ..numerics.labels import time_axis, with_units
 from ..numerics.saved import as_path, content_of, finished_file
 from ..privacy.guarantee import shown
+from ..privacy.repetition import Change
 from .data import LoopData, over_run
 from .moments import Expected, InSteadyState, mean_square_errors
 
@@ -37,6 +39,8 @@ _COMPARED = (
     "What privacy costs is the difference of the totals. A filter that trusts noisy "
     "readings less lets more of the disturbances through, which counts as theirs."
 )
+#: Names of systems that python-control makes up, and of loops around them.
+_UNNAMED = re.compile(r"sys\[\d+\](\$\w+)*")
 _UNSTABLE = "The loop is not stable, and has no steady state."
 
 
@@ -68,7 +72,8 @@ def write_report(
         "Error of the states": _errors(loop, states, time_unit),
         "Who answers for it": _table([("Name", "Date", "Signature"), _SIGNED]),
     }
-    title = html.escape(f"Privacy of {loop.name}")
+    name = "a loop" if _UNNAMED.fullmatch(loop.name) else loop.name
+    title = html.escape(f"Privacy of {name}")
     page = (
         "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
         f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>"
@@ -91,19 +96,29 @@ def _installed_version() -> str:
 
 def _identity(noise: OutputNoise, date: str) -> str:
     """What identifies this report: date, version, design file and events."""
-    change = noise.guarantee.scope.change
-    events = "one secret start" if change is None else f"{change.events} in one run"
-    if change is not None and change.separation:
-        events += f", starts at least {change.separation} samples apart"
+    changes = [noise.guarantee.scope.change]
+    if changes == [None] and noise.request is not None:
+        changes = [secret.change for secret in noise.request.adjacency.parts]
+    events = dict.fromkeys(map(_changes, changes))
     rows = [
         ("Report", ""),
         ("Date", date),
         ("Made with", f"privcontrol {_installed_version()}"),
         ("Digest of the noise's design file (SHA-256)", content_of(noise)["digest"]),
-        ("Changes that are hidden", events),
+        ("Changes that are hidden", ", or ".join(events)),
         ("Releases that are counted", str(noise.guarantee.releases)),
     ]
     return _table(rows)
+
+
+def _changes(change: Change | None) -> str:
+    """Return how many changes of a signal are hidden, None where a state is."""
+    if change is None:
+        return "one secret start"
+    words = f"{change.events} in one run"
+    if change.separation:
+        words += f", starts at least {change.separation} samples apart"
+    return words
 
 
 def _known_to_others(loop: LoopData, states: list[str]) -> str:
@@ -173,7 +188,8 @@ def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
         ]
         return _table(table)
     times = loop.private_noise.timepts
-    sizes = np.sqrt(sum(mean_square_errors(*over_run(loop))))
+    _, squares = mean_square_errors(*over_run(loop))
+    sizes = np.sqrt(squares)
     figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
     for name, size in zip(states, sizes, strict=True):
         axes.plot(times, size, label=name)

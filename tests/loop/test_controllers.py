@@ -726,6 +726,37 @@ def test_a_report_says_when_with_what_and_for_which_file_it_was_made(tmp_path):
     assert today in loop.report(tmp_path / "today.html").read_text(encoding="utf-8")
 
 
+def test_a_report_names_every_secret_and_only_names_that_somebody_gave(tmp_path):
+    room = ct.ss(0.9, [[1, 1]], 1, 0, 1, inputs=["heat", "people"], outputs=["T"])
+    people = pc.DisturbanceAdjacency({"people": 1.0}, events=3, separation=4)
+    secret = [people, pc.InitialStateAdjacency(1.0)]
+    noise = noise_for(room, secret, 30)
+    loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
+    page = loop.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    every = "3 in one run, starts at least 4 samples apart, or one secret start"
+    assert every in page
+    assert "<h1>Privacy of a loop</h1>" in page
+    room.name = "room"
+    loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
+    page = loop.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<h1>Privacy of room$private</h1>" in page
+
+
+def test_a_report_draws_only_what_the_noise_adds_to_the_errors(tmp_path, monkeypatch):
+    """A public start of 50 m is no error by privacy noise; by the difference of two loops."""
+    figures = []
+    monkeypatch.setattr("matplotlib.pyplot.close", figures.append)
+    known = {"P0": [4, 1], "initial_state": [50.0, 0.0], "estimator": "observer"}
+    noise = cases.vehicle_noise(horizon=20)
+    loop = pc.private_lqg(pc.plants.vehicle(), 1, 1, 0.01, 0.01, noise, **known)
+    loop.report(tmp_path / "r.html")
+    drawn = [line.get_ydata() for line in figures[-1].axes[0].lines]
+    public = loop.with_noise(None)  # of the same gains
+    times = noise.timepts
+    added = loop.mean_square_error(times) - public.mean_square_error(times)
+    np.testing.assert_allclose(np.square(drawn), added, atol=1e-9)
+
+
 MODELS = {
     "A": {"A": [[1, 0.1], [0, 0.999]]},
     "B": {"B": [[0.0], [0.2]]},
