@@ -18,7 +18,7 @@ from ..core.manifold import AffineManifold
 from ..core.noise_design import quoted
 from ..noise.fleet import SeparateUnits
 from ..noise.grid import grid_shift
-from ..noise.parts import Filtered, NoisePart, Structured, White
+from ..noise.parts import Correlated, Driven, Filtered, NoisePart, Structured, White
 from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
 from ..numerics.thresholds import ROUNDED
@@ -36,7 +36,8 @@ from .request import Request
 
 NOT_FREE = "disturbances that enter during the run"
 
-#: Condition of structured noise whose thinnest direction is there for rounding's sake.
+_UNMOVED = "combinations of outputs that no secret moves"
+#: Condition of noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
 #: Frequencies at which the rank of filtered noise is looked at.
 _FREQUENCIES = np.array([0.1, 0.7, 2.3])
@@ -155,10 +156,10 @@ def _caveats(
             return uncovered(plant, request.horizon.count(), part.factor)
         if isinstance(part, SeparateUnits) and part.is_bare:
             caveats.append("outputs of units without a secret, which carry no noise")
-        if isinstance(part, Filtered) and _leaves_bare(part):
-            caveats.append(
-                "combinations of outputs that no secret moves, which carry no noise"
-            )
+        if _leaves_bare(part):
+            caveats.append(f"{_UNMOVED}, which carry no noise")
+        elif isinstance(part, Correlated) and _thinnest(part.by_output) < 1 / _THIN:
+            caveats.append(f"{_UNMOVED}, which carry hardly any noise")
     own = request.factor
     if own is not None and np.linalg.matrix_rank(own) < len(own):
         # a Lambda (T p, r) of the user's own
@@ -169,18 +170,34 @@ def _caveats(
     return tuple(caveats)
 
 
-def _leaves_bare(part: Filtered) -> bool:
-    """Return whether filtered noise misses some combination of outputs, as of a secret.
+def _leaves_bare(part: NoisePart) -> bool:
+    """Return whether noise misses some combination of outputs at all times.
 
-    It misses none where its frequency response has the rank of all outputs somewhere.
+    Filtered and driven noise misses none where its frequency response has the rank of all
+    outputs somewhere.
     """
-    outputs = len(part.system.D)
-    if part.response is None or part.system.input_count < outputs:
-        return part.response is not None
-    frequencies = frequency_response(part.system, np.exp(1j * _FREQUENCIES))
-    scales = np.linalg.norm(frequencies, axis=2, keepdims=True)
-    rows = frequencies / np.where(scales > 0, scales, 1.0)
-    return bool((np.linalg.svd(rows, compute_uv=False)[:, -1] < ROUNDED).all())
+    if isinstance(part, Correlated):
+        return _thinnest(part.by_output) < ROUNDED
+    if isinstance(part, Filtered):
+        outputs = len(part.system.D)
+        if part.response is None or part.system.input_count < outputs:
+            return part.response is not None
+        system = part.system
+    elif isinstance(part, Driven):
+        system = part.response
+    else:
+        return False
+    frequencies = frequency_response(system, np.exp(1j * _FREQUENCIES))
+    return all(_thinnest(rows) < ROUNDED for rows in frequencies)
+
+
+def _thinnest(rows: NDArray) -> float:
+    """Return the least singular value of rows, each in a unit of its own."""
+    if rows.shape[1] < len(rows):
+        return 0.0
+    scales = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows / np.where(scales > 0, scales, 1.0)
+    return float(np.linalg.svd(units, compute_uv=False)[-1])
 
 
 def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:

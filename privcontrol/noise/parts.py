@@ -375,6 +375,12 @@ class Correlated(NoisePart):
     def white(self) -> NDArray:
         return np.zeros(self.outputs)
 
+    @property
+    def by_output(self) -> NDArray:
+        """The noise of each output at all samples (p, T T p), as it comes from eta."""
+        rows = self.root.reshape(-1, self.outputs, len(self.root))
+        return rows.transpose(1, 0, 2).reshape(self.outputs, -1)
+
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         # trial by trial: the same sums for any number of trials
         return np.stack([self.stream(first)(drawn) for drawn in fresh])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR
 
 import control as ct
 import numpy as np
@@ -16,6 +17,7 @@ from ..loop.side import known_keywords
 from ..numerics.checks import real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.labels import time_axis, with_units
+from ..privacy.guarantee import counted, shown
 from ..secrets.disturbance import disturbances
 from ..secrets.modes import Mode, modes
 from ..secrets.trajectory import output_query
@@ -143,6 +145,18 @@ class HorizonGrowth:
             size = mode.sizes[-1]
             named.append(f"{mode.kind} {mode.name}: {size:.3g}")
         return f"HorizonGrowth(T = {first} .. {last}: {'; '.join(named)})"
+
+    def __str__(self) -> str:
+        lines = [
+            "No Gaussian noise hides the secret with a shift of one that is below (root "
+            "mean square, in the outputs' units)"
+        ]
+        for count, size in zip(self.horizons, self.least_noise, strict=True):
+            least = shown(float(size), ROUND_FLOOR)
+            lines.append(f"  {least} over {counted(count, 'sample')}")
+        lines += [f"Mode {mode.name}, {mode.kind}." for mode in self.modes]
+        lines += [f"Note: {sentence}." for sentence in self.explanations]
+        return "\n".join(lines)
 
 
 @known_keywords

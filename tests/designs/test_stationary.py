@@ -27,9 +27,8 @@ PEOPLE = pc.DisturbanceAdjacency({"people": 0.3}, duration=4, shape="level")
 
 
 def design(sys=ROOM, adjacency=PEOPLE, **options):
-    return pc.design_output_noise(
-        sys, horizon=np.inf, budget=BUDGET, adjacency=adjacency, **options
-    )
+    options = {"horizon": np.inf} | options
+    return pc.design_output_noise(sys, budget=BUDGET, adjacency=adjacency, **options)
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +202,28 @@ def test_a_secret_that_moves_all_outputs_leaves_none_of_their_combinations():
     equal = ct.ss(ROOM.A, [[1, 1], [0, 0]], np.eye(2), 0, 300.0, inputs=["a", "b"])
     same = design(equal, pc.DisturbanceAdjacency(0.3, norm="l2"))
     assert "combinations of outputs" in same.guarantee.sentence
+
+
+@pytest.mark.parametrize("norm", ["single", "l2"])
+@pytest.mark.parametrize("seen", [np.eye(2), np.array([[1.0, 1.0], [2.0, 2.0]])])
+def test_combinations_that_no_secret_moves_are_named_over_a_run_too(norm, seen):
+    """A sum of two outputs, and an output, whose noise has no variance at any time."""
+    plant = ct.ss(np.diag([0.9, 0.5]), np.eye(2), seen, 0, 300.0, inputs=["a", "b"])
+    words = "combinations of outputs that no secret moves, which carry "
+    one = {"a": 0.3}
+    noise = design(plant, pc.DisturbanceAdjacency(one, norm=norm), horizon=8)
+    bare = np.array([[0.0, 1.0], [2.0, -1.0]])[int(seen[0, 1])]
+    # dense noise of a sum that nothing moves is there for rounding's sake
+    variance = max(bare @ noise.covariance(t) @ bare for t in range(8))
+    words += "no noise" if variance < 1e-15 else "hardly any noise"
+    assert variance < 1e-10
+    assert words in noise.guarantee.scope.caveats
+    beside = pc.DisturbanceAdjacency(one, norm=norm)
+    floored = design(plant, beside, horizon=8, floor=0.1)
+    assert "combinations of outputs" not in floored.guarantee.sentence
+    if seen[0, 1] == 0:
+        both = design(plant, pc.DisturbanceAdjacency(0.3, norm=norm), horizon=8)
+        assert "combinations of outputs" not in both.guarantee.sentence
 
 
 def test_fewer_secrets_than_outputs():

@@ -280,3 +280,15 @@ def test_growth_plot_and_errors():
         pc.horizon_growth(lags(0.5), 1.0, [5])
     with pytest.raises(ValueError, match="a delayed input"):
         pc.horizon_growth(lags(0.0), pc.StateAdjacency(1.0), [5])
+
+
+def test_a_printed_growth_says_what_its_numbers_are():
+    lag = ct.ss(0.5, 1, 1, 0, 1, states=["level"])
+    growth = pc.horizon_growth(lag, pc.StateAdjacency(1.0), [1, 11])
+    lines = str(growth).splitlines()
+    assert lines[0].startswith("No Gaussian noise hides the secret")
+    assert lines[1] == "  1 over 1 sample"
+    size = float(lines[2].split()[0])  # rounded down
+    assert 0.999 * growth.least_noise[1] < size <= growth.least_noise[1]
+    assert lines[3] == "Mode 0.5 (level), contracting."
+    assert lines[4] == f"Note: {growth.explanations[0]}."
