@@ -93,10 +93,7 @@ _PAIRWISE = (
     "sum, and counts as one of the coalition once its neighbours have repaired the sum",
 )
 
-_RELEASED = (
-    "released exactly by the agents' own message(), simulated in double precision by "
-    "simulate"
-)
+_RELEASED = "exactly by the agents' own message(), in double precision by simulate"
 
 _SAME_VALUE = (
     "a node's name denotes the same initial value in all networks that are counted"

@@ -36,8 +36,8 @@ _STYLE = (
 _HIDDEN = "cannot be estimated"
 _SIGNED = ("_" * 24,) * 3
 _COMPARED = (
-    "What privacy costs is the difference of the totals. A filter that trusts noisy "
-    "readings less lets more of the disturbances through, which counts as theirs."
+    "The cost of privacy is the difference of the totals. A filter for noisier readings "
+    "corrects disturbances less; the table counts this part as cost of the disturbances."
 )
 #: Names of systems that python-control makes up, and of loops around them.
 _UNNAMED = re.compile(r"sys\[\d+\](\$\w+)*")
@@ -130,8 +130,8 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
         ]
         for alarms in (0.01, 0.05, 0.2):
             detected = shown(100 * loop.private_noise.guarantee.detection(alarms))
-            rows.append((f"{alarms:.0%}", f"{detected}%"))
-        return "<p>No test detects more.</p>" + _table(rows)
+            rows.append((f"{100 * alarms:g} %", f"{detected} %"))
+        return "<p>No test detects a larger share.</p>" + _table(rows)
     table = [("State", "Error at the start", "Error at the end")]
     for name, std in zip(states, eavesdropper(loop).std, strict=True):
         first, last = (
@@ -141,8 +141,8 @@ def _known_to_others(loop: LoopData, states: list[str]) -> str:
         table.append((name, first, last))
     explanation = (
         "<p>Standard deviations, in the states' units, of the best linear estimate "
-        "from all that is published, by somebody who knows model and gains and nothing "
-        "else about the state.</p>"
+        "that somebody makes from all published data, who knows model and gains and "
+        "nothing else about the state.</p>"
     )
     return explanation + _table(table)
 
@@ -173,8 +173,8 @@ def _cost(loop: LoopData) -> str:
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:
     """A figure of the root mean square error that the privacy noise causes.
 
-    Without a horizon it is a table of the errors in steady state, with what disturbances
-    and measurement noise cause in addition.
+    Without a horizon it is a table of the errors in steady state, next to those by
+    disturbances and measurement noise.
     """
     expected = Expected.of(loop)
     if not expected.is_known(loop):

@@ -1029,7 +1029,7 @@ class PrivacyGuarantee(Accounted, Saved):
         apart = change.apart(distance, "sample")
         return (
             sentences.repetitions(counts, apart, shares, change.kind),
-            sentences.lasting(levels, reached, room, change.kind),
+            sentences.lasting(levels, reached, room),
         )
 
     def _most_within(self, level: float, most: int) -> int:

@@ -116,7 +116,7 @@ class Endless(float):
     ends: ClassVar[Literal[False]] = False
     costs: ClassVar[str] = "of a sample in steady state"
     drawn: ClassVar[str] = (
-        "the noise never begun again (k new beginnings count as k + 1 releases)"
+        "noise that never begins again (k new beginnings count as k + 1 releases)"
     )
     text: ClassVar[str] = "no horizon"
     samples: ClassVar[str] = text

@@ -85,14 +85,12 @@ def repetitions(
 ) -> str:
     """Return the table of what repetition does."""
     found = [
-        f"{n}: {percent(share)} %" for n, share in zip(counts, shares, strict=True)
+        f"{percent(share)} % with {n}" for n, share in zip(counts, shares, strict=True)
     ]
-    return f"{kind}s {apart} are found in up to {listed(found)}"
+    return f"of runs with {kind}s {apart} a test finds at most {listed(found)}"
 
 
-def lasting(
-    levels: Sequence[float], counts: Sequence[int], room: float, kind: str
-) -> str:
+def lasting(levels: Sequence[float], counts: Sequence[int], room: float) -> str:
     """Say how many changes as far apart are found no more often than in some shares.
 
     A run has room for so many of them.
@@ -100,10 +98,10 @@ def lasting(
     kept = []
     for level, count in zip(levels, counts, strict=True):
         if count >= room:
-            kept.append(f"{100 * level:g} % for all {count} that fit into a run")
+            kept.append(f"{100 * level:g} % with all {count} that fit into a run")
             break
-        kept.append(f"{100 * level:g} % for up to {count}")
-    return f"with {kind}s as far apart the share found stays within {listed(kept)}"
+        kept.append(f"{100 * level:g} % with up to {count}")
+    return f"at most {listed(kept)}"
 
 
 def excluded(probability: str) -> str:

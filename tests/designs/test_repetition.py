@@ -192,9 +192,11 @@ def test_the_text_says_what_repetition_does(readme):
         in told
     )
     assert (
-        "1: 13.3 %, 2: 19.9 %, 5: 37.8 %, 20: 86.5 %, 60: 99.92 %, 365: 100 %" in told
+        "of runs with changes 96 samples apart a test finds at most 13.3 % with 1, 19.9 % "
+        "with 2, 37.8 % with 5, 86.5 % with 20, 99.92 % with 60, 100 % with 365; "
+        in told
     )
-    assert "25 % for up to 2, 50 % for up to 7, 90 % for up to 22" in told
+    assert "at most 25 % with up to 2, 50 % with up to 7, 90 % with up to 22" in told
     for count, share in ((2, 0.25), (7, 0.5), (22, 0.9)):
         y = [
             readme.guarantee.repeated(n, separation=96).gdp for n in (count, count + 1)
@@ -210,7 +212,7 @@ def test_a_million_changes_are_the_most_that_are_told(monkeypatch):
     noise = designed(lag(0.5), secret)
     monkeypatch.setattr(PrivacyGuarantee, "_found", lambda self, count: 0.0)
     told = " ".join(noise.guarantee.explain().split())
-    assert "stays within 25 % for up to 1048576, 50 % for up to 1048576" in told
+    assert "at most 25 % with up to 1048576, 50 % with up to 1048576" in told
 
 
 def test_the_numbers_travel_with_the_guarantee(readme, tmp_path):
@@ -835,8 +837,8 @@ def test_over_a_horizon_all_pairs_of_levels_stay_below_the_bound(
     assert again.repeated(count, separation=apart).gdp == pytest.approx(bound, rel=1e-9)
     # room for six changes one after the other, and for one at eight durations
     assert "repetition (2 changes 3 apart: found in up to" in str(g)
-    assert "5:" in g.explain()
-    assert "20:" not in g.explain()
+    assert "% with 5" in " ".join(g.explain().split())
+    assert "% with 20" not in " ".join(g.explain().split())
 
 
 @pytest.mark.parametrize(
@@ -988,9 +990,9 @@ def test_the_table_counts_samples_and_ends_with_what_fits_into_a_run():
     text = " ".join(noise.guarantee.explain().split())
     distance = noise.guarantee._distance
     assert (
-        f"Repetition: changes {distance} samples apart are found in up to 1: 15 %"
+        f"of runs with changes {distance} samples apart a test finds at most 15 % with 1,"
         in text
     )
     room = 1 + 47 // distance
     assert noise.guarantee.repeated(room, separation=distance).detection() < 0.9
-    assert f"% for all {room} that fit into a run Horizon:" in text
+    assert f"% with all {room} that fit into a run Horizon:" in text

@@ -660,7 +660,7 @@ def test_a_report_on_a_hidden_disturbance_says_how_often_it_is_detected(tmp_path
     noise = noise_for(room, secret, 60)
     loop = pc.private_lqg(room, 1, 1, 1, 1, noise, controls=["heat"])
     page = loop.report(tmp_path / "room.html").read_text(encoding="utf-8")
-    printed = re.search("<td>5%</td><td>(.*?)%</td>", page).group(1)
+    printed = re.search("<td>5 %</td><td>(.*?) %</td>", page).group(1)
     detected = 100 * noise.guarantee.detection(0.05)
     assert 0 <= float(printed) - detected < 1e-3 * detected
 
@@ -688,7 +688,7 @@ def test_a_report_on_noise_without_a_horizon_is_about_the_steady_state(
     ).groups()
     error = np.hypot(float(quiet), float(noisy))
     assert error == pytest.approx(np.sqrt(loop.steady_state_error()[0]), rel=1e-3)
-    printed = re.search("<td>5%</td><td>(.*?)%</td>", page).group(1)
+    printed = re.search("<td>5 %</td><td>(.*?) %</td>", page).group(1)
     detected = 100 * noise.guarantee.detection(0.05)
     assert 0 <= float(printed) - detected < 1e-3 * detected
     assert "a sample every 1" in page
