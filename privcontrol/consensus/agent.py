@@ -212,7 +212,7 @@ class Agent:
         return message.copy() if self._shape else float(message[0])
 
     def message(self) -> float | NDArray:
-        """Return what the agent publishes now, the same however often it is asked.
+        """Return the agent's present message, the same however often it is asked.
 
         The first call draws the agent's noise from the operating system. The sum of
         real numbers is rounded once, so the guarantee holds for the doubles that are
@@ -287,11 +287,11 @@ class Agent:
         """Take out the noise that is shared with neighbours who never sent a message.
 
         Once all neighbours of a missing agent have repaired theirs, they agree on the
-        average of those who are left. That reveals what they shared with the missing
-        agent, who so counts as one of the coalition, and must not publish its first
-        message any more. So repair after the time by which first messages must have
-        been sent. What is shared with a neighbour who was heard is never taken out: it
-        protects the message that was sent.
+        average of those who are left. That reveals the noise that they shared with the
+        missing agent, who so counts as one of the coalition, and must not publish its
+        first message any more. So repair after the time by which first messages must
+        have been sent. Noise shared with a neighbour who was heard is never taken out:
+        it protects the message that was sent.
 
         An older copy of the agent's file, such as a restored backup, does not know who was
         heard after it was made. So an agent that goes on with one must repair nothing.

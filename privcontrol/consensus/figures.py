@@ -175,8 +175,8 @@ def plot_network(
         Places of the nodes, such as ``networkx.get_node_attributes(graph, "pos")``;
         networkx' Kamada-Kawai layout by default.
     coalition : sequence of nodes, optional
-        Agents who pool what they know, drawn as white squares; the colours then say
-        what they learn of each of the others.
+        Agents that share their knowledge, drawn as white squares; the colours then show
+        the loss of each of the others to them.
     ax : Axes, optional
 
     Returns

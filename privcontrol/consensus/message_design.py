@@ -311,7 +311,7 @@ def _budgets(network: Network, budget: object, moves: str) -> list[PrivacyBudget
 def _independent_scales(
     adjacency: NodeAdjacency, allowed: NDArray, nodes: int, law: type[Noise]
 ) -> NDArray:
-    """Least noise with which every move, rounded up, stays within what is allowed."""
+    """Least noise with which every move, rounded up, stays within the limits."""
     radii = adjacency.radii(nodes)
     allowed = allowed * (1 - 8 * EPS)  # for rounding
     if adjacency.kind != "one":
@@ -463,8 +463,8 @@ def optimal_consensus_epsilon(
         In [0, 1); Gaussian noise needs delta > 0.
     family : {"gaussian", "laplace"}, optional
     readout : {"message", "state"}, optional
-        What each agent uses: its message, or its state, which is n - 1 times less
-        accurate.
+        Estimate that each agent uses: its message, or its state, which is n - 1 times
+        less accurate.
 
     Returns
     -------

@@ -133,7 +133,7 @@ class PrivateConsensus(Frozen):
     dimension : int
         Number d of entries of each node's value.
     noise : AgentNoise
-        Of all agents; ``noise.variance`` (n,) holds what is shared too.
+        Of all agents; ``noise.variance`` (n,) includes shared noise.
 
     Raises
     ------
@@ -269,7 +269,7 @@ class PrivateConsensus(Frozen):
         node : hashable, optional
             Name of a node, none of the coalition; 0 .. n-1 for a matrix.
         coalition : sequence of nodes, optional
-            Who pools what they know with the eavesdropper; nobody: ``[]``. Any
+            Nodes that share their knowledge with the eavesdropper; nobody: ``[]``. Any
             `coalition` agents by default.
 
         Returns
@@ -420,7 +420,7 @@ class PrivateConsensus(Frozen):
     def mechanism(self) -> Mechanism:
         """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
 
-        It is dense, n x n, and is what an eavesdropper without a coalition sees. Of
+        It is dense, n x n, and models an eavesdropper without a coalition. Of
         vectors it is that of one entry of every node.
         """
         self._check_dense("mechanism")
@@ -778,7 +778,7 @@ class PrivateConsensus(Frozen):
         initial_values, steps
             As for `simulate`.
         noise : array_like (n,) or (n, d), optional
-            What the agents drew in a run, its outputs minus its states at t = 0. Private:
+            The agents' draws in a run, its outputs minus its states at t = 0. Private:
             it gives the values away.
 
         Returns

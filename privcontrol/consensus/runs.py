@@ -229,7 +229,7 @@ class ConsensusResponse(PrivateResponse):
         Parameters
         ----------
         readout : {"message", "state"}, optional
-            What an agent takes for the mean: its message or its state.
+            Estimate of the mean that an agent uses: its message or its state.
 
         Returns
         -------

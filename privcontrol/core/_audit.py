@@ -56,7 +56,7 @@ Score = Callable[[NDArray], NDArray]
 
 @dataclass(frozen=True, repr=False)
 class AuditResult:
-    """Hold what `audit` found.
+    """Hold the result of `audit`.
 
     Attributes
     ----------
@@ -130,14 +130,14 @@ def audit(
         publishes from two initial states; a secret that enters later is audited by the
         loop's noise. A callable ``mech(x, rng=...)`` takes and returns a batch.
     adjacency : Adjacency, optional
-        What must be hidden; by default what output noise or a loop was designed for.
+        The secret; by default the one that output noise or a loop was designed for.
         Not for a callable.
     inputs : (array_like, array_like), optional
         Two adjacent inputs of a callable, in place of the adjacency. A guarantee for a
         ball must hold them.
     claim : PrivacyBudget or PrivacyGuarantee, optional
-        What is tested; the mechanism's own guarantee by default. It must be about this
-        adjacency and manifold.
+        The claim to test; the mechanism's own guarantee by default. It must be about
+        this adjacency and manifold.
     delta : float, optional
         Delta at which the claim is tested; by default the delta of a budget or the one
         that a guarantee quotes, and 0.01 where that is 0, leaves no finite epsilon or

@@ -178,12 +178,12 @@ class DirectionAdjacency(Adjacency):
 class ManifoldAdjacency(Adjacency):
     """Hide moves of one entry by at most mu, the free others held (DPAM Definition 4).
 
-    Two data sets are adjacent if they differ by a circuit v, a tangent vector of minimal
-    support, some protected entry i of which moves by at most mu_i. The worst move has the
-    scale max mu_i / |v_i|, so a tiny v_i makes a huge move: this adjacency is
-    discontinuous in the constraints. Zeros are decided exactly. For plants prefer the
-    block charts of `StateAdjacency`. All charts cost C(n, q + 1) candidates for q
-    constraints on n entries, and what would take more than 10 s is refused.
+    Two data sets are adjacent if they differ by a circuit v, a tangent vector of
+    minimal support, some protected entry i of which moves by at most mu_i. The worst
+    move has the scale max mu_i / |v_i|, so a tiny v_i makes a huge move: this adjacency
+    is discontinuous in the constraints. Zeros are decided exactly. For plants prefer
+    the block charts of `StateAdjacency`. All charts cost C(n, q + 1) candidates for q
+    constraints on n entries, and more than 10 s of work is refused.
 
     Parameters
     ----------

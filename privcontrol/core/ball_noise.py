@@ -54,7 +54,7 @@ class BallNoise(Noise):
     Parameters
     ----------
     factor : array_like, shape (m, r)
-        Lambda, in the unit of what is published.
+        Lambda, in the unit of the published data.
     rate : float
         Positive. `ball_rate` has that of a budget.
     bound : float, optional
@@ -200,13 +200,13 @@ class BallNoise(Noise):
 
     @property
     def units(self) -> list[Rational]:
-        """What each of the `entries` is multiplied with, in units of the factor."""
+        """Multipliers of the `entries`, in units of the factor."""
         return [self.reciprocal] * self.dimension
 
     def entries(self, source: BitSource = SYSTEM_BITS) -> list[StandardEntry]:
         """Draw rate eta, entries whose joint density is exp(-|eta|) within the bound.
 
-        They are Gaussian numbers times one length, that of r + 1 others. What lies beyond
+        They are Gaussian numbers times one length, that of r + 1 others. A draw beyond
         the bound is drawn again. ``source`` is where the random bits come from.
         """
         instance_of(source, BitSource, "source", "SYSTEM_BITS")

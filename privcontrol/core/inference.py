@@ -54,7 +54,8 @@ class Released(ABC):
         """Return the same release and guarantee, post-processed (IP, Proposition 1).
 
         The function gets the released array, batched as the release is, and must see
-        nothing else of the input. What it raises passes as it is, and may show the release.
+        nothing else of the input. Its errors pass as they are, and may show the
+        release.
 
         Parameters
         ----------
@@ -185,8 +186,8 @@ class InputPerturbation(_Perturbation):
     Parameters
     ----------
     model : callable
-        From an array of inputs to an array of outputs, the batch on axis 0 when there is
-        one. What the model raises is not shown.
+        From an array of inputs to an array of outputs, the batch on axis 0 when there
+        is one. An error of the model is not shown.
     budget : PrivacyBudget
         For one input (one row of a batch), all `releases` together.
     radius : float or sequence of float

@@ -720,9 +720,9 @@ class ClippedNetwork(CheckedFields):
     ) -> LipschitzBound:
         """Return a certified Lipschitz constant of the clipped network, for all inputs.
 
-        Interval arithmetic on the box gives every neuron an interval of slopes; its upper
-        end is moved into the next weight, and `feedforward_lipschitz`, whose arguments
-        these are, bounds what remains. ``.method`` ends in "on a box".
+        Interval arithmetic on the box gives every neuron an interval of slopes; its
+        upper end is moved into the next weight, and `feedforward_lipschitz`, whose
+        arguments these are, bounds the rest. ``.method`` ends in "on a box".
 
         Parameters
         ----------

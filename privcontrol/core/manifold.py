@@ -597,7 +597,7 @@ class AffineManifold(Frozen):
     labels : sequence of str, optional
         Names of the n entries; ``x[0]``, ``x[1]``, ... by default.
     pinned : {"raise", "keep"}, optional
-        What to do with entries that the constraints determine, which are public.
+        Treatment of entries that the constraints determine, which are public.
 
     Attributes
     ----------
@@ -929,7 +929,7 @@ class AffineManifold(Frozen):
         ----------
         x : array_like, shape (n,)
         rtol : float, optional
-            Tolerance, relative to the size of what is added.
+            Tolerance, relative to the size of the terms.
 
         Returns
         -------

@@ -226,7 +226,7 @@ class Mechanism:
         return exact, doubles
 
     def guarantee(self, adjacency: Adjacency) -> PrivacyGuarantee:
-        """Return what the release promises (DPAM Theorems 1 and 2), and what not.
+        """Return the guarantee of the release (DPAM Theorems 1 and 2).
 
         Parameters
         ----------

@@ -443,7 +443,7 @@ class GaussianNoise(Noise):
     Parameters
     ----------
     factor : array_like, shape (m, r), or (m,) for independent entries
-        Lambda, in the unit of what is published.
+        Lambda, in the unit of the published data.
 
     Raises
     ------
@@ -516,7 +516,7 @@ class LaplaceNoise(Noise):
     Parameters
     ----------
     factor : array_like, shape (m, r), or (m,) for independent entries
-        Lambda, in the unit of what is published. Errors are those of `GaussianNoise`.
+        Lambda, in the unit of the published data. Errors are those of `GaussianNoise`.
 
     See Also
     --------

@@ -165,7 +165,7 @@ class NoiseDesign(PricedByShape):
         No Gaussian noise costs less that hides every move with a shift of one; NaN where
         that is not known.
     budget : PrivacyBudget or None
-        What the noise was designed for, over all ``releases``.
+        The budget of the design, over all ``releases``.
     releases : int
     laws : tuple of LawOption
         The laws that were compared, cheapest first, where a design compared some.
@@ -226,7 +226,7 @@ class NoiseDesign(PricedByShape):
 
     @property
     def gap(self) -> float:
-        """cost / lower_bound - 1, what a better design could still gain at most.
+        """cost / lower_bound - 1, the largest possible gain of a better design.
 
         NaN where no bound is known. Gaussian designs close the gap. The bound for Laplace
         noise around listed moves is not tight, and a gap of up to r - 1 may be left for r
@@ -259,7 +259,7 @@ class NoiseDesign(PricedByShape):
         return float(self.unit_bound * least_law_variance(self.budget, self.releases))
 
     def explain(self) -> str:
-        """Return the guarantee in words, with what noise of other laws would cost.
+        """Return the guarantee in words, with the costs of other laws.
 
         A table of laws where the design compared some. Of Gaussian noise there is one line
         where ``family="auto"`` would cost over 10 % less.

@@ -47,7 +47,7 @@ class LinearQuery(Frozen):
     Parameters
     ----------
     F : array_like, sparse matrix or LinearOperator, shape (m, n)
-        What is published, before noise.
+        The published data are F x, before noise.
     manifold : AffineManifold, optional
         Where the data live; all of R^n by default.
 

@@ -64,7 +64,7 @@ def design_gaussian(
     Parameters
     ----------
     query, adjacency : LinearQuery, Adjacency
-        What is published, and what it must hide.
+        The query to publish, and the secret.
     budget : PrivacyBudget
         With delta > 0.
     weight : array_like, shape (m, m), optional
@@ -97,8 +97,8 @@ def design_gaussian(
     TypeError
         If an argument is of another type; says how to write it.
     PrivacyError
-        If no hidden move changes what is published, or no noise of the budget satisfies
-        the constraints.
+        If no hidden move changes the published data, or no noise of the budget
+        satisfies the constraints.
     UncertifiableError
         If the moves are so far apart in size that double precision cannot certify a
         design.
@@ -497,7 +497,7 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
     NotRealizableError
         If the mechanism does not hide the adjacency.
     PrivacyError
-        If no hidden move changes what is published.
+        If no hidden move changes the published data.
 
     See Also
     --------

@@ -246,7 +246,7 @@ class Relay:
         self._asked = True
 
     def health(self) -> dict[str, Any]:
-        """Return the next index, what remains, and counts; nothing of a reading."""
+        """Return the next index, remaining samples and counts; nothing of a reading."""
         remaining = self._gateway.remaining
         return {
             "index": self._gateway.next_index,
@@ -425,8 +425,8 @@ class Topic:
     """A topic of a broker: iterate over its messages, or send to it.
 
     A lost connection is made again, for as long as it takes. A broker that refuses the
-    user, the topic, or what is sent to it, raises an error where the topic is used.
-    Brokers of MQTT 5 refuse what is sent in words; older ones drop it.
+    user, the topic or a message raises an error where the topic is used. Brokers of
+    MQTT 5 refuse a message in words; older ones drop it.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ _ALTERED = (
 def load(
     path: str | Path, *, longest: int = LONGEST_HORIZON
 ) -> OutputNoise | PrivateLoop:
-    """Load what ``noise.save(path)`` or ``loop.save(path)`` wrote, certified again.
+    """Load the file of ``noise.save(path)`` or ``loop.save(path)``, certified again.
 
     The guarantee is evaluated for the noise in the file, by a route that does not trust
     the file. A file that was altered, or whose claim does not hold, is refused.

@@ -97,8 +97,8 @@ class Gateway(Publisher):
         do not change which multiples these are.
     resolution : number or sequence of p numbers, optional
         Readings are multiples of this step, and others are rounded to the nearest
-        multiple. If the noise was not designed for it, ``guarantee`` counts what the
-        grid adds, or says that it does not cover the grid.
+        multiple. If the noise was not designed for it, ``guarantee`` counts the grid's
+        contribution, or says that it does not cover the grid.
     floating : bool, optional
         Accept readings in floating point. The last bits of sums of doubles can exclude
         a neighbour with certainty, so noise that gives no output independent noise of
@@ -121,7 +121,7 @@ class Gateway(Publisher):
         If there is no ``resolution``, and neither a floor nor a ``grid`` of a millionth
         of the noise.
     TypeError, ValueError
-        If an argument is not what it should be.
+        If an argument has another type or value than it should.
 
     See Also
     --------
@@ -247,8 +247,8 @@ class Gateway(Publisher):
     ) -> Gateway:
         """Continue a gateway's file, behind the last sample that it may have published.
 
-        After `close` that is the next one. After a kill it lies behind what was drawn
-        ahead.
+        After `close` that is the next one. After a kill it lies behind the block that
+        was drawn ahead.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class Gateway(Publisher):
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The promise of the whole run, and what it assumes of the run before it."""
+        """The promise of the whole run, and its assumptions on the run before it."""
         promise = released(self._noise.guarantee, EXACTLY)
         scope = promise.scope
         if not self._noise.horizon.ends:
@@ -435,7 +435,7 @@ class Gateway(Publisher):
     # --------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return what may be shown, which is no reading and nothing of the noise.
+        """Return public facts of the gateway: no reading and nothing of the noise.
 
         Returns
         -------

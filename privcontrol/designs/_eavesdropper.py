@@ -444,8 +444,8 @@ def eavesdropper(
         horizon, or a disturbance in addition to other secrets, or if the prior is no
         covariance of the plant's states.
     UncertifiableError
-        If double precision cannot determine what the outputs reveal about x(0), as for
-        fast modes over a long horizon.
+        If double precision cannot determine the information in the outputs about x(0),
+        as for fast modes over a long horizon.
 
     See Also
     --------

@@ -98,11 +98,11 @@ def design_output_noise(
     budget : PrivacyBudget
         With delta > 0, or ``gdp``, for Gaussian noise.
     adjacency : StateAdjacency, InitialStateAdjacency, DisturbanceAdjacency, or a list
-        What must be hidden. A list is protected jointly, all moves in one design. Noise for
-        a disturbance is correlated over the whole horizon and causal. Except for an l2 ball
-        the run time of its design grows with the cube of the horizon, and memory with the
-        square of T p. From 50 samples on it is noise of low order wherever that is
-        certified to be within ``gap``.
+        The secret. A list is protected jointly, all moves in one design. Noise for a
+        disturbance is correlated over the whole horizon and causal. Except for an l2
+        ball the run time of its design grows with the cube of the horizon, and memory
+        with the square of T p. From 50 samples on it is noise of low order wherever
+        that is certified to be within ``gap``.
     period : int, optional
         Number of plants in a list that is repeated until the horizon.
     family : {None, "gaussian", "laplace", "iid-gaussian", "iid-laplace", "ball", "truncated", "auto"}, optional
@@ -233,10 +233,10 @@ def design_output_noise(
     Warns
     -----
     PrivacyWarning
-        If structured noise has no floor and no models. If the noise is 100 times or more
-        what the secret does to an output; `horizon_growth` shows the modes of states. If
-        the noise costs more than ``gap`` above its lower bound, as it mostly does for
-        several changes in one run (``events``), whose bound is loose.
+        If structured noise has no floor and no models. If the noise is 100 times or
+        more the effect of the secret on an output; `horizon_growth` shows the modes of
+        states. If the noise costs more than ``gap`` above its lower bound, as it mostly
+        does for several changes in one run (``events``), whose bound is loose.
 
     See Also
     --------

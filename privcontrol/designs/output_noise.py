@@ -62,7 +62,7 @@ class OutputNoise(SummedNoise, Saved):
     Attributes
     ----------
     plant : control.StateSpace
-        What the noise was designed for; ``plant_data`` has the same, read-only.
+        The plant of the design; ``plant_data`` has the same, read-only.
     kept : Bound or None
         Limits that the noise never exceeds, see ``bound`` of `design_output_noise`.
     horizon : int or inf
@@ -78,10 +78,10 @@ class OutputNoise(SummedNoise, Saved):
         Cost, certified gap, and the moves at which the guarantee is attained. Without a
         horizon the cost is the mean one of a sample.
     request : Request or None
-        What it was designed for.
+        The request of the design.
     process : NoiseProcess
         The noise as a random process: its law, the draws of its standard entries, and
-        what they become at the outputs.
+        the map to the outputs.
 
     See Also
     --------
@@ -151,7 +151,7 @@ class OutputNoise(SummedNoise, Saved):
 
     @property
     def bound(self) -> NDArray | None:
-        """What the noise at each output (p,) never passes, None for other noise.
+        """Largest size of the noise at each output (p,), None for other noise.
 
         It is infinite at outputs without one.
         """
@@ -336,8 +336,8 @@ class OutputNoise(SummedNoise, Saved):
     ) -> ct.ControlPlot:
         """Plot simulated samples of the noise at each output within two deviations.
 
-        Without a horizon plot the spectra of the noise and of what it hides, a secret that
-        lasts at the length that shows most at each frequency.
+        Without a horizon plot the spectra of the noise and of the hidden effect, a
+        secret that lasts at the length that shows most at each frequency.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class OutputNoise(SummedNoise, Saved):
     ) -> PrivacyGuarantee:
         """Return the guarantee when the true plant is any of several models.
 
-        The noise stays as it is, and so does what it hides unless another adjacency is
+        The noise stays as it is, and so does the secret unless another adjacency is
         given.
 
         Parameters
@@ -434,7 +434,7 @@ class OutputNoise(SummedNoise, Saved):
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
-        That of the guarantee, with what the noise is and who has to be trusted; see
+        That of the guarantee, with the kind of noise and the trust model; see
         `PrivacyGuarantee.record` for the parameters.
 
         Parameters

@@ -256,7 +256,7 @@ def private_feedback(
     Returns
     -------
     PrivateLoop
-        Its ``reference`` r (p,) or (p, T) is what the outputs are to follow.
+        The outputs follow its ``reference`` r, (p,) or (p, T).
 
     Raises
     ------
@@ -365,9 +365,9 @@ def private_lqg(
 
     With a public prior x(0) ~ N(initial_state, P0) it is the best loop there is: u = -K
     xhat with the gains of the LQ recursion and the Kalman estimate of the plant's state
-    and the noise's together. No other function of what is published costs less over the
-    horizon (for Laplace noise no other linear one). The filter is post-processing, so
-    the guarantee is the noise's own. A prior that is wrong but public keeps it, and
+    and the noise's together. No other function of the published data costs less over
+    the horizon (for Laplace noise no other linear one). The filter is post-processing,
+    so the guarantee is the noise's own. A prior that is wrong but public keeps it, and
     costs accuracy. One that is computed from the secret gives the secret away.
 
     Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the

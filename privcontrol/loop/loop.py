@@ -267,7 +267,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         disturbance : array_like, shape (n, T) or (n, trials, T), or "design", optional
             Added to x(t+1); "design" draws it with covariance G QN G'. A nonlinear
             plant is not certified to stay in its region under it; give it an input for
-            what disturbs it.
+            the disturbance.
         measurement_noise : array_like (p, T) or (p, trials, T), or "design", optional
             Added to y(t) before the gate; "design" draws it with covariance RN.
         exogenous : mapping of str to array_like, shape (T,) or (trials, T), optional
@@ -281,10 +281,10 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             It is called for whole blocks of trials, and must not know the secret. Loops
             of K and L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
-            Largest sizes of the inputs, or their least and largest values. What is
-            published is the limited input. An observer receives it and does not wind
-            up. An integrator in a controller of your own does, unless it reads its own
-            limited input back.
+            Largest sizes of the inputs, or their least and largest values. The limited
+            input is published. An observer receives it and does not wind up. An
+            integrator in a controller of your own does, unless it reads its own limited
+            input back.
         trials : int, optional
         rng : None, int, SeedSequence or Generator, optional
         executor : concurrent.futures.Executor, optional
@@ -295,10 +295,10 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         Returns
         -------
         PrivateResponse
-            Arrays (signal, trial, time): outputs are exactly what is published, states
-            the truth. ``yhat[i]`` is the plant's output i as published, and is found
-            under that output's own label too; ``xd[i]`` and ``xhat[i]`` belong to state
-            i, ``ud[i]`` to input i.
+            Arrays (signal, trial, time): outputs are exactly the published signals,
+            states the truth. ``yhat[i]`` is the plant's output i as published, and is
+            found under that output's own label too; ``xd[i]`` and ``xhat[i]`` belong to
+            state i, ``ud[i]`` to input i.
 
         Raises
         ------
@@ -355,7 +355,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             None, one array (n, T) or (p, T) for all trials, or "design": with the
             covariances QN and RN. By default nothing disturbs.
         target : array_like, shape (n,) or (n, T), optional
-            What the states are to be: xd of observer loops by default. Where a
+            Goals of the states: xd of observer loops by default. Where a
             controller's own reference is followed, states that a followed output reads
             alone are to be as that output's reference. Without a reference it is zero.
 
@@ -431,7 +431,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         Returns
         -------
         OnlineController
-            ``step(yhat)`` takes what was published, and returns the inputs.
+            ``step(yhat)`` takes the published outputs, and returns the inputs.
 
         Examples
         --------
@@ -453,7 +453,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         A controller in predictor form acts before it, with `prediction_covariance`.
         They hold under the design's law, and are (n, n) in steady state without a
         horizon.
-        Of what nothing is known the variance is inf, and nan the covariance with it.
+        Without any information a variance is inf, and the covariances with it nan.
         `ValueError` for an observer that does not know the noise. Without noise there
         is none to know.
         """
@@ -463,7 +463,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
     def prediction_covariance(self) -> NDArray:
         """Error covariances (T, n, n) of x(t) less its prediction.
 
-        The prediction is that from what was published up to t - 1.
+        The prediction uses publications up to t - 1.
         """
         return moments.error_covariances(self.data, predicted=True)
 
@@ -667,7 +667,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
-        That of the noise, with what is done to its outputs afterwards; see
+        That of the noise, with the post-processing of its outputs; see
         `PrivacyGuarantee.record` for the parameters.
 
         Parameters

@@ -350,7 +350,7 @@ class SummedNoise(ByContent):
         """Return the covariance (p, p) of gamma(t) and gamma(s) by sample index.
 
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
-        ``TypeError`` or ``ValueError`` refuses what is no index within the horizon.
+        ``TypeError`` or ``ValueError`` refuses an index outside the horizon.
 
         Parameters
         ----------

@@ -528,7 +528,7 @@ def _by_name(cls: type[Sized]) -> type[Sized]:
 @_by_name
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PrivacyBudget(Saved):
-    """State what releases may cost, by (epsilon, delta) or ``gdp``, all by name.
+    """State the budget of releases, by (epsilon, delta) or ``gdp``, all by name.
 
     For each set of outcomes that an observer may look for: its probability with the secret
     is at most exp(epsilon) times that without, plus delta, and the other way round. Delta

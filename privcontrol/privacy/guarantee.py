@@ -441,7 +441,7 @@ class PrivacyGuarantee(Accounted, Saved):
     loss : PrivacyLoss
         The numbers; the guarantee's own methods ask it.
     scope : Scope
-        Adjacency, manifold and horizon, with the assumptions and what is not hidden.
+        Adjacency, manifold and horizon, with assumptions and caveats.
     releases : int
         How many releases of the same secret are counted.
     quoted_delta : float
@@ -491,9 +491,9 @@ class PrivacyGuarantee(Accounted, Saved):
         Parameters
         ----------
         budget : PrivacyBudget
-            What the release promises for this adjacency, taken at its word.
+            The guarantee of the release for this adjacency, taken at its word.
         adjacency : Adjacency or Scope
-            What the promise hides. The scope of another guarantee means its secret,
+            The secret of the promise. The scope of another guarantee means its secret,
             so the two compose.
         manifold : AffineManifold, optional
             Where the data live. Without it the release composes with other foreign
@@ -779,17 +779,17 @@ class PrivacyGuarantee(Accounted, Saved):
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
-        It is a dictionary, and its text is YAML. What only the curator knows stays empty
-        unless it is passed; the registry refuses it so.
+        It is a dictionary, and its text is YAML. Fields that only the curator knows
+        stay empty unless they are passed; the registry refuses empty fields.
 
         Parameters
         ----------
         name : str, optional
-            Of what is published.
+            Name of the publication.
         curators : sequence of str, optional
             Who publishes it. They are the record's authors too.
         use : str, optional
-            What it is for.
+            Purpose of the publication.
         region : str, optional
             Which the data describe.
         date : datetime.date or str, optional

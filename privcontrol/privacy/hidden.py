@@ -41,7 +41,7 @@ class Hidden(Saved, ABC):
     @property
     @abstractmethod
     def statement(self) -> str:
-        """Say what moves and by how much, in one public clause."""
+        """State the hidden moves and their sizes, in one public clause."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

@@ -69,12 +69,12 @@ class PrivacyLedger:
     Parameters
     ----------
     budget : PrivacyBudget, optional
-        What all releases together may cost; an existing file's own by default.
+        Budget of all releases together; an existing file's own by default.
     path : str or Path, optional
         SQLite file on a local disk. Without it the ledger lives in this process only, and
         refuses to be pickled, copied or used after a fork.
     adjacency : Adjacency, optional
-        What is hidden; otherwise the first charge fixes it, as it fixes the manifold.
+        The secret; otherwise the first charge fixes it, as it fixes the manifold.
 
     Raises
     ------
@@ -381,13 +381,13 @@ class PrivacyLedger:
         return tuple(datetime.fromisoformat(entry["time"]) for entry in self._charges())
 
     def by_period(self, period: str) -> list[tuple[datetime, float]]:
-        """Return what was spent in each period in which something was charged.
+        """Return the loss of each period that has a charge.
 
-        The charges of each period are composed separately: an attacker who sees only what
-        they were made for learns no more. A charge counts when it is made, so a run that
-        is published over several periods counts in the first one alone. `spent` is about
-        an attacker who collects all periods, and it has no bound if every day may spend
-        as much as the one before.
+        The charges of each period are composed separately: an attacker who sees only
+        the releases of one period learns no more. A charge counts when it is made, so a
+        run that is published over several periods counts in the first one alone.
+        `spent` is about an attacker who collects all periods, and it has no bound if
+        every day may spend as much as the one before.
 
         Parameters
         ----------

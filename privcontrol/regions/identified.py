@@ -189,8 +189,8 @@ def identify_states(
     data : {"feedback", "open-loop", "independent"}, optional
         How the data were recorded.
 
-        - "feedback": what was applied and measured before a step may depend on all
-          earlier noise. Several runs count as recorded one after the other.
+        - "feedback": inputs and readings before a step may depend on all earlier noise.
+          Several runs count as recorded one after the other.
         - "open-loop": the same, since feedback costs nothing here.
         - "independent": states and inputs before a step are independent of the noise of
           all steps, as where each run is one step from a state that was set. The
@@ -269,8 +269,8 @@ def identify_outputs(
 
     The data obey the ARX form y(t) = A_1 y(t-1) + .. + A_k y(t-k) + B_1 u(t-1) + .. +
     B_k u(t-k) + e(t) of order k, with white Gaussian e. The plant is its realisation in
-    observer form, with p k states: the outputs as they are predicted from the past, named
-    like the outputs, then what the past adds to them later.
+    observer form, with p k states: the outputs as they are predicted from the past,
+    named like the outputs, then the past's contribution to later ones.
 
     Parameters
     ----------

@@ -283,7 +283,7 @@ class PlantPolytope(ByContent, PlantRegion):
     nominal : StateSpace, optional
         The plant to design for; the mean of the vertices by default.
     assumptions : sequence of str, optional
-        What must hold for the plant to be in the polytope, such as the region that a
+        Conditions for the plant to be in the polytope, such as the region that a
         nonlinear plant stays in. Every guarantee says it.
     miss : float, optional
         Probability that the plant is not in the polytope. Every guarantee adds it to delta.

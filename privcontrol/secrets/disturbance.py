@@ -74,17 +74,17 @@ LONGEST = 10_000
 class DisturbanceAdjacency(PlantAdjacency):
     """Hide a signal w that enters x(t+1) = A x + B u + E w, y = C x + D u + F w.
 
-    Two runs are adjacent if they have the same x(0) and u, and their signals w differ by
-    one adjacent move in the whole run, unless ``events`` says more: at one entry, by at most
-    its radius over at most ``duration`` samples in a row (``single``), or by any
-    signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the controller's
-    u reacts to w, it does so through what is published.
+    Two runs are adjacent if they have the same x(0) and u, and their signals w differ
+    by one adjacent move in the whole run, unless ``events`` says more: at one entry, by
+    at most its radius over at most ``duration`` samples in a row (``single``), or by
+    any signal with sum over t and i of (dw_i(t) / mu_i)^2 <= 1 (``l2``). Where the
+    controller's u reacts to w, it does so through published data.
 
-    ``single`` hides nothing that lasts longer than ``duration``. A change of k samples
-    at mu has the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher
-    price than ``duration=k``. A step of any length is one entry at the input of an
-    integrator: give the plant a state load(t+1) = load(t) in place of the input, and pass
-    ``DisturbanceAdjacency({"load": mu})``.
+    ``single`` hides no change longer than ``duration``. A change of k samples at mu has
+    the energy k mu^2, so l2 with the radius sqrt(k) mu covers it, at a higher price
+    than ``duration=k``. A step of any length is one entry at the input of an
+    integrator: give the plant a state load(t+1) = load(t) in place of the input, and
+    pass ``DisturbanceAdjacency({"load": mu})``.
 
     In a simulation the secret enters as ``disturbance=plant.B[:, [k]] * load`` for input k
     and a load (T,), with that input's row of K zero. ``feedforward`` is public.
@@ -309,9 +309,9 @@ class DisturbanceAdjacency(PlantAdjacency):
         inputs: Sequence[str | int] | None = None,
         window: int,
     ) -> DisturbanceAdjacency:
-        """Hide all that one person uses within any one window of time.
+        """Hide one person's use within any one window of time.
 
-        What the person uses is a signal s with abs(s) <= power at every sample and input,
+        The use is a signal s with abs(s) <= power at every sample and input,
         and sum abs(s) <= energy over the samples and inputs of a window. Hence
         sum s^2 <= max abs(s) sum abs(s) <= power energy, a ball of radius
         sqrt(power energy) with ``norm="l2"``, whenever the person uses it.

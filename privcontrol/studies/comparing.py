@@ -82,7 +82,7 @@ def tradeoff(
         "iid" and "codesign", each with the observer that knows its noise, and
         reference, initial state and ``P0`` do not count.
     adjacency : Adjacency or list of them
-        What must be hidden, as in `design_output_noise`.
+        The secret, as in `design_output_noise`.
     epsilons : array_like, shape (E,)
         Privacy losses in nats.
     delta : float

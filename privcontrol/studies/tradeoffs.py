@@ -78,7 +78,7 @@ class Tradeoff:
     loops : dict of str to tuple of PrivateLoop
         By design, the loop behind each cost.
     expected : Expected
-        What the costs are expected over.
+        The law over which costs are expected.
 
     See Also
     --------
@@ -281,7 +281,7 @@ class Tradeoff:
             With the trade-off's delta (delta = 0 for ``"laplace"``). ``loop(design,
             budget, rms=rms)`` makes the loop. `TypeError` if neither a cost nor errors
             are given, `ValueError` if a design or state is unknown, or no loop at the
-            trade-off's epsilons stays within what is allowed.
+            trade-off's epsilons stays within the limits.
         """
         has_errors = rms is not None and not (isinstance(rms, Mapping) and not rms)
         if cost is None and not has_errors:

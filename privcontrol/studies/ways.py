@@ -84,7 +84,7 @@ _SHOWN = 12
 
 @dataclass(frozen=True)
 class Option:
-    """One way to hide a secret, and what it does to each output.
+    """One way to hide a secret, and its effect on each output.
 
     Attributes
     ----------

@@ -100,9 +100,9 @@ def with_delays(
 
     Notes
     -----
-    A `StateAdjacency` of t > 0 names the states of ``sys``. Delayed inputs are what was
-    published before. Delayed outputs follow the states: what is published d samples later
-    is as private as what is published at once.
+    A `StateAdjacency` of t > 0 names the states of ``sys``. Delayed inputs are earlier
+    publications. Delayed outputs follow the states: a reading published d samples later
+    is as private as one published at once.
 
     Examples
     --------
@@ -259,17 +259,17 @@ def with_local_loop(
     Returns
     -------
     control.StateSpace
-        Its outputs are those of ``sys``. Its inputs are those of ``sys``, where what the
-        cloud sends is added to what the controller asks for, then the references in the
+        Its outputs are those of ``sys``. Its inputs are those of ``sys``, where the
+        cloud's signal is added to the controller's, then the references in the
         controller's order. Its states are those of ``sys``, then ``local[i]``.
 
     Raises
     ------
     control.ControlArgument
         If one of the two is not linear, their sampling times differ, an output of the
-        controller is no input of ``sys``, it reads no output of ``sys``, it reads what is
-        published (``yhat[i]``), a reference or a state has a name that is taken, or
-        both have direct feedthrough, which is an algebraic loop.
+        controller is no input of ``sys``, it reads no output of ``sys``, it reads
+        published outputs (``yhat[i]``), a reference or a state has a name that is
+        taken, or both have direct feedthrough, which is an algebraic loop.
 
     See Also
     --------
