@@ -496,7 +496,7 @@ class PrivateResponse(ct.TimeResponseData):
     def quantile(self, q: ArrayLike, signals: Signals = None) -> TrialSignals:
         """Return quantiles over the trials, (signals, T) or (len(q), signals, T).
 
-        ``signals`` are those of `mean`.
+        ``signals`` are as for `mean`.
 
         Parameters
         ----------
@@ -536,9 +536,9 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> TrialSignals:
         """Return the mean squared distance to the reference (signals, T).
 
-        ``reference`` is a number, (signals,) or (signals, T), the response's own by default.
-        ``signals`` are those of `mean`; with signals of your own, pass the reference too.
-        `ValueError` if there is none or its shape does not fit.
+        ``reference`` is a number, (signals,) or (signals, T), the response's own by
+        default. ``signals`` are as for `mean`; with signals of your own, pass the
+        reference too. `ValueError` if there is none or its shape does not fit.
 
         Parameters
         ----------
@@ -686,7 +686,7 @@ class PrivateResponse(ct.TimeResponseData):
     ) -> ct.ControlPlot:
         """Plot median and quantile band of named signals, one panel each.
 
-        Parameters are those of `plot`, by default with the states that it draws, or the
+        Parameters as for `plot`, by default with the states that it draws, or the
         outputs if it draws none.
 
         Parameters

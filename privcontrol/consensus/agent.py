@@ -232,8 +232,8 @@ class Agent:
 
         Messages of some neighbours may be missing, late or old. The guarantee stays,
         and the average moves by w_ij (y_i - y_j) / n where i missed j's message and j
-        heard that of i. The mean of all messages less that of the first ones shows how
-        far it moved.
+        heard that of i. The mean of all messages less the mean of the first ones shows
+        how far it moved.
 
         Parameters
         ----------

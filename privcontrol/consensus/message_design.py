@@ -80,8 +80,8 @@ def private_consensus(
     With ``pairwise_std`` neighbours also share noise, which one adds and the other
     subtracts, so it hides values and does not change the average (Sabater, Bellet,
     Ramon 2022). Without a coalition and with much shared noise the average is as
-    accurate as that of a trusted curator with the same guarantee: its variance is n
-    times smaller than with independent noise.
+    accurate as a trusted curator's with the same guarantee: its variance is n times
+    smaller than with independent noise.
 
     Parameters
     ----------

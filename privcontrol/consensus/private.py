@@ -254,10 +254,11 @@ class PrivateConsensus(Frozen):
     ) -> PrivacyGuarantee:
         """Return the guarantee for other moves, for one node, or against a coalition.
 
-        That of a node is for moves in which it takes part. With ``moves="one"`` it is
-        about the initial value of the node of this name, for any network: guarantees of
-        a node in several networks, each with a fresh draw of noise, add. Those of a
-        matrix, whose rows have no names, add in networks of the same size only.
+        The guarantee of a node is for moves in which it takes part. With
+        ``moves="one"`` it is about the initial value of the node of this name, for any
+        network: guarantees of a node in several networks, each with a fresh draw of
+        noise, add. Guarantees of a matrix, whose rows have no names, add in networks of
+        the same size only.
 
         Parameters
         ----------
@@ -420,8 +421,8 @@ class PrivateConsensus(Frozen):
     def mechanism(self) -> Mechanism:
         """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
 
-        It is dense, n x n, and models an eavesdropper without a coalition. Of
-        vectors it is that of one entry of every node.
+        It is dense, n x n, and models an eavesdropper without a coalition. For vectors
+        it has one entry of every node.
         """
         self._check_dense("mechanism")
         if isinstance(self.noise.family, BallNoise):
@@ -735,7 +736,7 @@ class PrivateConsensus(Frozen):
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances
         of the agents' noise, ``noise.variance`` (DPAM, appendix D, the last
         inequality). It takes every mode for the slowest one. Its limit, the sum of the
-        variances, is Proposition 1 (iii). Arguments are those of `mean_square_error`.
+        variances, is Proposition 1 (iii). Arguments as for `mean_square_error`.
 
         Parameters
         ----------

@@ -117,11 +117,12 @@ def audit(
 ) -> AuditResult:
     """Test a privacy claim on draws from the mechanism itself.
 
-    For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S) +
-    delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)), which Clopper-Pearson
-    intervals bound. S is a level set of the likelihood ratio of a worst move where the law
-    of the noise is known, otherwise that of independent entries, fitted to a fifth of the
-    draws. It is chosen on another fifth and counted on the others only.
+    For a region S of releases, (epsilon, delta)-privacy demands P(S) <= e^epsilon Q(S)
+    + delta, hence epsilon >= log(P(S)/Q(S)) + log(1 - delta/P(S)), which
+    Clopper-Pearson intervals bound. S is a level set of the likelihood ratio of a worst
+    move where the law of the noise is known, otherwise the ratio of independent
+    entries, fitted to a fifth of the draws. It is chosen on another fifth and counted
+    on the others only.
 
     Parameters
     ----------

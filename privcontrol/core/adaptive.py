@@ -276,7 +276,7 @@ class AdaptiveReleases:
         ValueError
             If F or the noise does not fit; or if only some releases of one draw have rng.
         PrivacyError
-            If this is a copy of a run, or that of a process before a fork.
+            If this is a copy of a run, or belongs to a process before a fork.
         """
         if self._owner != this_process():
             raise PrivacyError(

@@ -56,7 +56,7 @@ class BallNoise(Noise):
     factor : array_like, shape (m, r)
         Lambda, in the unit of the published data.
     rate : float
-        Positive. `ball_rate` has that of a budget.
+        Positive. `ball_rate` returns the rate for a budget.
     bound : float, optional
         Radius in which eta lies, for one or two dimensions r; `truncated_radius` has that
         of a budget.

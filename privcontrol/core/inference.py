@@ -338,7 +338,7 @@ class OutputPerturbation(_Perturbation):
 
     The noise is sigma eta with eta standard Gaussian and sigma = alpha L_{p -> 2} /
     kappa_eps^-1(delta), or Laplace of scale alpha L_{p -> 1} / epsilon. The Lipschitz
-    constant must hold for all inputs, from the norm of the radius to that of the noise.
+    constant must hold for all inputs, from the radius's norm to the noise's.
 
     Parameters
     ----------
@@ -349,8 +349,9 @@ class OutputPerturbation(_Perturbation):
     budget, radius, norm, family, releases, size, domain
         As for `InputPerturbation`.
     metric : (callable, float), optional
-        As for `InputPerturbation`: the release is ``model(f(x)) + noise``, and `lipschitz`
-        is that of the model on f(x), from the p-norm there (IP Remark 2).
+        As for `InputPerturbation`: the release is ``model(f(x)) + noise``, and
+        `lipschitz` is the constant of the model on f(x), from the p-norm there (IP
+        Remark 2).
     adjacency : Adjacency, optional
         In place of a radius, with a ``manifold``: the moves to hide, such as
         ``ManifoldAdjacency(1.0)`` (DPAM Definition 4) for a nonlinear query. The Lipschitz
@@ -383,9 +384,8 @@ class OutputPerturbation(_Perturbation):
     References
     ----------
     IP, Definition 3 (Lap-Output) and Definition 4 (Gauss-Output); DPAM, Definition 4
-    (the moves of a manifold). Their
-    variances are those of ``PrivacyBudget(gdp=1 / gaussian_std(epsilon, delta,
-    method="classical"))``.
+    (the moves of a manifold). Their variances follow from ``PrivacyBudget(gdp=1 /
+    gaussian_std(epsilon, delta, method="classical"))``.
 
     Examples
     --------

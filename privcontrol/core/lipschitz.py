@@ -71,8 +71,8 @@ Slopes = Sequence[Sequence[float]]
 class LipschitzBound(float, Frozen):
     """Hold a certified Lipschitz constant with its norms, a float.
 
-    It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p is that of
-    the radius, and the output norm q that of the noise: 2 for Gaussian and 1 for Laplace
+    It bounds sup ||f(x) - f(x')||_q / ||x - x'||_p from above. The input norm p belongs
+    to the radius, and the output norm q to the noise: 2 for Gaussian and 1 for Laplace
     noise (IP Definitions 1, 3 and 4). Arithmetic with it gives plain floats.
 
     Parameters
@@ -126,8 +126,8 @@ def checked_inputs(x: ArrayLike, size: int) -> NDArray:
 def induced_norm(M: ArrayLike, p: float, q: float) -> LipschitzBound:
     r"""Bound the norm of a matrix from the p-norm to the q-norm, never below the truth.
 
-    It is sup ||M x||_q / ||x||_p. That of one pair of norms does not bound another:
-    [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
+    It is sup ||M x||_q / ||x||_p. The gain for one pair of norms does not bound
+    another's: [[1, 1], [0, 0]] has l1 gain 1 and l2 gain sqrt 2.
 
     Between two pairs of norms that are known the logarithm is at most linear in
     (1/p, 1/q) (Riesz and Thorin), which bounds all pairs with p <= q. For p > q only
@@ -934,7 +934,7 @@ class SLLLayer(_Layer):
 class SLLConvolution(_Layer):
     r"""Apply an `SLLLayer` to images, with a convolution W^T.
 
-    Attributes and errors are those of `SLLLayer`.
+    Attributes and errors as for `SLLLayer`.
 
     Parameters
     ----------

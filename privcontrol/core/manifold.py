@@ -1053,7 +1053,7 @@ class AffineManifold(Frozen):
     def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
         """Return the vertices of the 1-ball, which are scaled circuits.
 
-        The ball is that of sum abs(v_i) / radii_i <= 1. None if the circuits would take
+        The ball is sum abs(v_i) / radii_i <= 1. None if the circuits would take
         long.
 
         Parameters

@@ -184,8 +184,8 @@ class Mechanism:
     ) -> NDArray:
         """Publish F x + factor eta and the padding, rounded once.
 
-        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``, ``grid``,
-        ``resolution`` and ``counts`` are those of `release`.
+        ``factor`` (m, r) is what the noise's own is the rounding of. ``size``,
+        ``grid``, ``resolution`` and ``counts`` are as for `release`.
         """
         exact, _ = self._data(x, resolution, counts)
         noise = self.noise

@@ -361,7 +361,7 @@ class Noise(Frozen, ABC):
     def allowed_shift(cls, budget: PrivacyBudget, releases: int = 1) -> float:
         """Return the largest norm of a shift that a budget allows, rounded down.
 
-        The ``budget`` is that of all ``releases`` together. Laplace noise makes no use of
+        The ``budget`` is for all ``releases`` together. Laplace noise makes no use of
         a delta. A ``ValueError`` says why no noise of the family meets the budget.
         """
 
@@ -516,7 +516,7 @@ class LaplaceNoise(Noise):
     Parameters
     ----------
     factor : array_like, shape (m, r), or (m,) for independent entries
-        Lambda, in the unit of the published data. Errors are those of `GaussianNoise`.
+        Lambda, in the unit of the published data. Errors as for `GaussianNoise`.
 
     See Also
     --------

@@ -80,7 +80,7 @@ def design_gaussian(
         lower bound is that without constraints. It takes seconds.
     basis : array_like, shape (m, r), optional
         Algorithm 1 of the short version of DPAM: Lambda = sigma basis, with the least
-        sigma that meets the budget. The lower bound is still that of any noise.
+        sigma that meets the budget. The lower bound still holds for any noise.
 
     Returns
     -------
@@ -196,8 +196,8 @@ def design_laplace(
 
     The factor's 1-ball must hold every hidden move: ||Lambda^+ G z||_1 <= epsilon (DPAM
     Theorem 2). The paper's Algorithm 2 scales a given basis. Here the directions are
-    optimised too: around a ball of moves they are the best ones, elsewhere those of a local
-    search. Where independent noise of one size is cheaper, the design returns that.
+    optimised too: around a ball of moves they are the best ones, elsewhere a local
+    optimum. Where independent noise of one size is cheaper, the design returns that.
     But for a ball the cost is no proven optimum, and the lower bound is not tight.
 
     Parameters
@@ -360,14 +360,14 @@ def design_noise(
     query, adjacency, budget, weight, releases
         As in `design_gaussian`.
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
-        "ball" is `BallNoise` whose rate is that of `ball_rate`, in the shape of the
-        cheapest Gaussian noise, or independent blocks of it where the weight prices a
-        direction below 1 % of the dearest one and they cost less. "truncated" is the same
-        within the radius of `truncated_radius`, for moves in one or two directions and a
-        delta above 0.
-        "auto" is the cheapest of these four designs that keeps the budget as it was
-        asked, and Gaussian noise for ``gdp``; blocks elsewhere may cost less. By default
-        Gaussian noise, and for a pure budget the cheaper of "ball" and "laplace".
+        "ball" is `BallNoise` with the rate of `ball_rate`, in the shape of the cheapest
+        Gaussian noise, or independent blocks of it where the weight prices a direction
+        below 1 % of the dearest one and they cost less. "truncated" is the same within
+        the radius of `truncated_radius`, for moves in one or two directions and a delta
+        above 0. "auto" is the cheapest of these four designs that keeps the budget as
+        it was asked, and Gaussian noise for ``gdp``; blocks elsewhere may cost less. By
+        default Gaussian noise, and for a pure budget the cheaper of "ball" and
+        "laplace".
 
     Returns
     -------

@@ -131,8 +131,8 @@ class Relay:
     twice.
 
     `stop` and `ask` are for handlers of signals. They set a flag, which `run` looks at
-    before each reading. So a source that waits for long yields None now and then, as
-    those of the command do.
+    before each reading. So a source that waits for long yields None now and then, like
+    the command's.
 
     Parameters
     ----------

@@ -173,12 +173,12 @@ def design_output_noise(
         Without a horizon: largest number of states of the system that shapes the noise,
         the least one within ``gap`` by default.
     gap : float, optional
-        Without a horizon, and for disturbances over 50 samples and more: largest relative
-        distance of the cost to the lower bound of any Gaussian noise. Without a horizon
-        it is that of the filtered part, to which a floor adds, and for secret states that
-        to stationary noise. Dense noise of fewer than
-        128 dimensions for fewer than 1,000 hidden changes comes within 1e-6. Where no noise
-        that was tried is as close, the closest one is returned, with a warning.
+        Without a horizon, and for disturbances over 50 samples and more: largest
+        relative distance of the cost to the lower bound of any Gaussian noise. Without
+        a horizon it is the distance of the filtered part, to which a floor adds, and
+        for secret states the distance to stationary noise. Dense noise of fewer than
+        128 dimensions for fewer than 1,000 hidden changes comes within 1e-6. Where no
+        noise that was tried is as close, the closest one is returned, with a warning.
     constraints : callable, optional
         A function from the covariance Gamma (T p, T p) of Gaussian noise over the horizon,
         time-major, to a list of convex CVXPY constraints, as `design_gaussian` takes it.

@@ -295,11 +295,11 @@ class OutputNoise(SummedNoise, Saved):
     def system(self) -> ct.StateSpace:
         """The noise as a StateSpace from standard entries eta to gamma, for analysis.
 
-        Over a horizon it is that of `create_noise_iosystem`: entries that are drawn once,
-        as all of structured noise, enter at sample 0 and are zero after it, and the state
-        starts at zero. Without a horizon its inputs are the entries that are fresh at
-        every sample, and those that make the first state, which has its stationary law,
-        are none.
+        Over a horizon it equals `create_noise_iosystem`: entries that are drawn once,
+        as all of structured noise, enter at sample 0 and are zero after it, and the
+        state starts at zero. Without a horizon its inputs are the entries that are
+        fresh at every sample, and those that make the first state, which has its
+        stationary law, are none.
 
         Raises
         ------
@@ -434,7 +434,7 @@ class OutputNoise(SummedNoise, Saved):
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
-        That of the guarantee, with the kind of noise and the trust model; see
+        The record of the guarantee, with the kind of noise and the trust model; see
         `PrivacyGuarantee.record` for the parameters.
 
         Parameters

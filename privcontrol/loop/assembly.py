@@ -85,22 +85,22 @@ def private_loop(
         simulated.
     controller : system of python-control or callable, optional
         Discrete-time controller from the p published outputs, then its references r, to
-        the m inputs, in place of K and L. There is no hidden sign. Its inputs are
-        named like the plant's outputs (or ``yhat[i]``), in any order, and all others
-        are references. Its outputs are named like the plant's inputs (or ``u[i]``).
-        Default names of python-control, ``u[i]`` and ``y[i]``, are ignored, and the
-        order counts. Other names are refused. A state feedback of
+        the m inputs, in place of K and L. There is no hidden sign. Its inputs are named
+        like the plant's outputs (or ``yhat[i]``), in any order, and all others are
+        references. Its outputs are named like the plant's inputs (or ``u[i]``). Default
+        names of python-control, ``u[i]`` and ``y[i]``, are ignored, and the order
+        counts. Other names are refused. A state feedback of
         ``ct.create_statefbk_iosystem`` and its ``ct.create_estimator_iosystem`` are
         joined with ``ct.interconnect`` first; the estimator's covariance is taken as
         settled, with a warning. The states start at zero. A function ``f(t, yhat,
         estimate, reference)`` returns the inputs (m,), such as an MPC, and a
         ``ct.nlsys`` is run as it is. They are called once per run and sample with the
         time t in seconds, yhat (p,), an estimate (n,) or None, and the reference (k,)
-        of `PrivateLoop.simulate` or None. With QN and RN the estimate is that of the
+        of `PrivateLoop.simulate` or None. With QN and RN the estimate comes from the
         Kalman filter that knows the law of the noise and the prior, after the reading
         at t; a noise that is correlated over the whole horizon has none without P0.
-        Runs follow each other, t = 0 begins one. The guarantee is that of any other
-        controller, since all that they see is published. Exact moments, poles and
+        Runs follow each other, t = 0 begins one. The guarantee is the same as for any
+        other controller, since all that they see is published. Exact moments, poles and
         design files of such loops do not exist.
     controls : sequence of str or int, optional
         The inputs that the controller drives; all by default. The others are exogenous,
@@ -370,12 +370,12 @@ def private_lqg(
     so the guarantee is the noise's own. A prior that is wrong but public keeps it, and
     costs accuracy. One that is computed from the secret gives the secret away.
 
-    Without a prior the gains are those of ``ct.dlqr`` and ``ct.dlqe``, as in the
-    papers. Their filter knows the size of independent output noise. It cannot
-    distinguish structured noise C A^t xi from the plant's own free response, so a loop
-    with small QN and RN may trust its measurements too much. Noise without a horizon is
-    a linear system whose state the filter estimates as well; no other linear controller
-    costs less in steady state.
+    Without a prior the gains come from ``ct.dlqr`` and ``ct.dlqe``, as in the papers.
+    Their filter knows the size of independent output noise. It cannot distinguish
+    structured noise C A^t xi from the plant's own free response, so a loop with small
+    QN and RN may trust its measurements too much. Noise without a horizon is a linear
+    system whose state the filter estimates as well; no other linear controller costs
+    less in steady state.
 
     Parameters
     ----------
@@ -398,20 +398,22 @@ def private_lqg(
         in the design, or the weight given. K is (m, n + k).
     codesign : bool, optional
         Choose the noise too, for the same request. Over a horizon that needs P0. For a
-        secret of the state the noise is then the best one for this loop among those of
-        at most ``cap`` times the std, in every direction, of the request's noise of least
+        secret of the state the noise is then the best one for this loop among all of at
+        most ``cap`` times the std, in every direction, of the request's noise of least
         variance, and `PrivateLoop.optimality` has its certified gap. For other secrets
         filter and noise change in turns as long as that saves costs, and the noise's
-        variances over the run add up to at most cap^2 times the least. Without a horizon
-        they change in turns too, with no cap. The loop never costs more than without it.
+        variances over the run add up to at most cap^2 times the least. Without a
+        horizon they change in turns too, with no cap. The loop never costs more than
+        without it.
     cap : float, optional
     family : {None, "gaussian", "laplace", "ball", "truncated", "auto"}, optional
-        Law of the noise that ``codesign=True`` chooses, by default that of ``noise``; "auto"
-        is the law with which the loop costs least. Laplace noise has independent numbers,
-        whose directions are chosen for the loop by a local search: where the loop reads few
-        directions of the secret, it costs less than noise of one radial law. "ball" is the
-        cheaper of one radial law and of independent blocks of such noise, which are
-        searched for in the same way for secrets with listed moves.
+        Law of the noise that ``codesign=True`` chooses, by default the law of
+        ``noise``; "auto" is the law with which the loop costs least. Laplace noise has
+        independent numbers, whose directions are chosen for the loop by a local search:
+        where the loop reads few directions of the secret, it costs less than noise of
+        one radial law. "ball" is the cheaper of one radial law and of independent
+        blocks of such noise, which are searched for in the same way for secrets with
+        listed moves.
     P0 : array_like, shape (n, n) or (n,), or float, optional
         Public covariance of x(0), its diagonal, or a multiple of I.
     initial_state : array_like, shape (n,), optional
@@ -423,11 +425,11 @@ def private_lqg(
     terminal : "dare" or array_like, shape (n, n) or (n,), or float, optional
         Weight of x(T) after the last sample. With the solution of the Riccati equation
         K is constant; 0 is the pure cost over the horizon. For time-varying plants or
-        weights it is the solution for those of the last sample. If the equation has no
+        weights it is the solution for the last sample. If the equation has no
         stabilising solution, pass a weight.
     horizon : int, optional
-        Number of samples of a run of a loop with a prior and without noise; that of the
-        noise otherwise.
+        Number of samples of a run of a loop with a prior and without noise; the noise's
+        horizon otherwise.
     progress : bool, optional
         Show a tqdm bar over the turns of a co-design.
 

@@ -276,10 +276,9 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         controller : callable, optional
             ``controller(t, xhat, xd)`` with the time t, the estimates (n, trials)
             (filtered in the filter form) and the reference (n, 1), or (r, 1) with
-            integral action, returns the inputs (m, trials), or (m,) for all trials
-            alike, in place of -K (xhat - xd) + ud.
-            It is called for whole blocks of trials, and must not know the secret. Loops
-            of K and L take it.
+            integral action, returns the inputs (m, trials), or (m,) for all trials, in
+            place of -K (xhat - xd) + ud. It is called for whole blocks of trials, and
+            must not know the secret. Loops of K and L take it.
         saturation : array_like, shape (), (m,) or (m, 2), optional
             Largest sizes of the inputs, or their least and largest values. The limited
             input is published. An observer receives it and does not wind up. An
@@ -395,7 +394,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
     ) -> LoopCost:
         """Return E sum e'Q e + v'R v + 2 e'N v exactly, e = x - target, v = u - ud.
 
-        Parameters are those of `mean_square_error`: by default nothing disturbs.
+        Parameters as for `mean_square_error`: by default without disturbances.
 
         Parameters
         ----------
@@ -667,7 +666,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
     def record(self, **known: Unpack[Curator]) -> Record:
         """Return the record for the registry of deployments of OpenDP and NIST.
 
-        That of the noise, with the post-processing of its outputs; see
+        The record of the noise, with the post-processing of its outputs; see
         `PrivacyGuarantee.record` for the parameters.
 
         Parameters

@@ -312,7 +312,7 @@ class SummedNoise(ByContent):
         Parameters
         ----------
         horizon : int
-            Number of samples T, at most that of the noise.
+            Number of samples T, at most the noise's horizon.
 
         Returns
         -------
@@ -378,7 +378,7 @@ class SummedNoise(ByContent):
     ) -> NDArray:
         """Draw the noise of runs, as an array (p, trials, T).
 
-        ``horizon`` is their number of samples T, by default that of the noise.
+        ``horizon`` is their number of samples T, by default the noise's horizon.
 
         Parameters
         ----------
@@ -387,7 +387,8 @@ class SummedNoise(ByContent):
         rng : int, SeedSequence or Generator, optional
             For draws that can be repeated.
         horizon : int, optional
-            Number of samples T, by default that of the noise; needed where it has none.
+            Number of samples T, by default the noise's horizon; needed where it has
+            none.
 
         Returns
         -------
@@ -409,7 +410,7 @@ class SummedNoise(ByContent):
     def stream(self, rng: Seed = None) -> Iterator[NDArray]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
 
-        For the same seed the values are those of ``sample(1, rng)``, up to rounding. Memory
+        For the same seed the values equal ``sample(1, rng)``, up to rounding. Memory
         is constant, except that a correlated part needs its whole past.
 
         Parameters

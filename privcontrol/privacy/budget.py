@@ -662,7 +662,7 @@ class PrivacyBudget(Saved):
             budget of one is then about gdp divided by the root of their number. The
             correlation of changes at that distance depends on plant and noise, so only
             `design_output_noise` takes such a budget, and makes the noise larger by it.
-            Samples are those of the plant, also where a list of plants is a period.
+            A sample is one of the plant, also where a list of plants is a period.
 
         Returns
         -------

@@ -231,8 +231,8 @@ class PrivacyLedger:
         BudgetExceededError
             If the budget does not cover it. No error records anything.
         ValueError
-            If the guarantee is about another secret, the identity is that of another
-            charge, or the file was altered.
+            If the guarantee is about another secret, another charge has the identity,
+            or the file was altered.
         TypeError
             If it is no guarantee: for a design or a loop, charge its ``.guarantee``.
         OSError
@@ -317,7 +317,7 @@ class PrivacyLedger:
     def can_charge(self, guarantee: PrivacyGuarantee, count: int = 1) -> bool:
         """Return whether `charge` would succeed now. Only `charge` reserves anything.
 
-        Parameters and errors are those of `charge`.
+        Parameters and errors as for `charge`.
 
         Parameters
         ----------

@@ -194,9 +194,10 @@ def identify_states(
         - "open-loop": the same, since feedback costs nothing here.
         - "independent": states and inputs before a step are independent of the noise of
           all steps, as where each run is one step from a state that was set. The
-          intervals are those of least squares, slightly smaller.
+          intervals come from least squares, and are slightly smaller.
     A, B : array_like of bool, shapes (n, n) and (n, m), optional
-        Which entries are unknown; all of them by default. The others are those of ``sys``.
+        Which entries are unknown; all of them by default. The others equal the entries
+        of ``sys``.
 
     Returns
     -------
@@ -293,7 +294,7 @@ def identify_outputs(
     Returns
     -------
     IdentifiedPlant
-        Intervals are those of the first p columns of A and of B. In its realisation the
+        Intervals are for the first p columns of A and for B. In its realisation the
         noise e enters the states and the output; that takes nothing from a guarantee.
 
     Raises

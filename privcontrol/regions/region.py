@@ -74,7 +74,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Twelve hexadecimal digits that tell regions apart, a start of a SHA-256 sum.
+        """Twelve hexadecimal digits that identify a region, a start of a SHA-256 sum.
 
         The order of a polytope's vertices and its nominal plant do not count.
         """
@@ -267,8 +267,8 @@ class _Nominal:
 class PlantPolytope(ByContent, PlantRegion):
     """Hold all convex combinations of given plants, its vertices.
 
-    The matrices (A, B, C, D) of a plant inside are convex combinations of those of the
-    vertices. The weights of a time-varying plant may change at every sample, and may
+    The matrices (A, B, C, D) of a plant inside are convex combinations of the vertices'
+    matrices. The weights of a time-varying plant may change at every sample, and may
     depend on past outputs. This covers nonlinear plants: the difference of two runs
     obeys a linear time-varying plant within the Jacobians.
 

@@ -329,7 +329,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         inputs : sequence of str or int, optional
             Which signals are secret, all inputs of the plant by default.
         window : int
-            Samples of a window, such as those of a day.
+            Samples of a window, such as a day's.
 
         Returns
         -------

@@ -307,7 +307,7 @@ def observability_stack(
     """Return O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
 
     For a list of plants it is [C_0; C_1 A_0; C_2 A_1 A_0; ...]. Parameters and errors
-    are those of `trajectory_manifold`.
+    as for `trajectory_manifold`.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ def output_query(
 ) -> OutputQuery:
     """Return the query that publishes y(t) = C x(t) over a horizon.
 
-    A feedthrough D u(t) is public and left out. Parameters and errors are those of
+    A feedthrough D u(t) is public and left out. Parameters and errors as for
     `trajectory_manifold`.
 
     Parameters

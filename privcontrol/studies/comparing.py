@@ -77,10 +77,10 @@ def tradeoff(
     sys, Q, R, QN, RN, controls, G, N, form
         The loop, as in `private_lqg`.
     horizon : int or inf
-        Number of samples T, the same for all designs. With ``np.inf`` the costs are
-        those of a sample in steady state: of the designs there are "trace", "loop",
-        "iid" and "codesign", each with the observer that knows its noise, and
-        reference, initial state and ``P0`` do not count.
+        Number of samples T, the same for all designs. With ``np.inf`` the costs are per
+        sample in steady state: of the designs there are "trace", "loop", "iid" and
+        "codesign", each with the observer that knows its noise, and reference, initial
+        state and ``P0`` do not count.
     adjacency : Adjacency or list of them
         The secret, as in `design_output_noise`.
     epsilons : array_like, shape (E,)
@@ -118,9 +118,8 @@ def tradeoff(
     Raises
     ------
     ValueError, TypeError
-        If a design is unknown, an epsilon or delta is out of range, or "codesign" over a
-        horizon has no P0. Errors of the loop are those of `private_lqg`, of the noise
-        those of `design_output_noise`.
+        If a design is unknown, an epsilon or delta is out of range, or "codesign" over
+        a horizon has no P0. Errors as for `private_lqg` and `design_output_noise`.
 
     See Also
     --------

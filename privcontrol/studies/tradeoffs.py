@@ -162,7 +162,7 @@ class Tradeoff:
     def detections(self, design: str, false_alarm: float) -> NDArray:
         """Largest detection rates (E,) of tests with a rate of false alarms.
 
-        They are those of a ``design``, at a rate ``false_alarm``.
+        They are for one ``design``, at a rate ``false_alarm``.
 
         Parameters
         ----------

@@ -92,14 +92,14 @@ class Option:
     std : ndarray, shape (p,)
         Standard deviations of the noise, the largest over time, in the outputs' units.
     secret : ndarray, shape (p,)
-        The most that the secret changes each output, of several changes that of one.
-        The growth of unstable modes is left out, as `verdict` says.
+        The most that the secret changes each output, of several changes the effect of
+        one. The growth of unstable modes is left out, as `verdict` says.
     signal : ndarray, shape (p,), or None
         Root mean squares of the true outputs in the loop, in steady state or over the
         run; None without a loop.
     price : float or None
-        Relative increase of the loop's cost, with the filter designed for this noise, or
-        with that of `private_loop` as it is. The cost is that of a sample in steady
+        Relative increase of the loop's cost, with the filter designed for this noise,
+        or with the filter of `private_loop` as it is. The cost is per sample in steady
         state. Over a horizon it is the total of a run of the way's own horizon, with
         `terminal`, from the loop's prior of x(0), and None of a loop without one. It is
         also None without a loop, and for a controller on site.
@@ -137,11 +137,11 @@ class Options(Sequence[Option]):
     left_out : dict
         Why each other way is not there, by its name.
     blind : float or None
-        Relative increase of the loop's cost, as that of `Option.price`, where the
-        controller reads nothing. Noise costs no more where the filter is designed for it
-        (`private_lqg`), and may with a filter of your own. None without a price, in steady
-        state for a plant that is not stable, over a run without ``P0``, and where outputs
-        follow references, as with integral action.
+        Relative increase of the loop's cost, like `Option.price`, where the controller
+        reads nothing. Noise costs no more where the filter is designed for it
+        (`private_lqg`), and may with a filter of your own. None without a price, in
+        steady state for a plant that is not stable, over a run without ``P0``, and
+        where outputs follow references, as with integral action.
 
     See Also
     --------
@@ -344,10 +344,10 @@ def options(
     ...                   budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
     ...                   adjacency=pc.DisturbanceAdjacency({"people": 1.0}))
     >>> for way in ways:
-    ...     print(f"{way.way}: {way.std[0]:.2f} beside {way.secret[0]:.2f}")
-    shaped: 0.28 beside 0.10
-    independent: 0.43 beside 0.10
-    controller on site: 0.23 beside 0.10
+    ...     print(f"{way.way}: {way.std[0]:.2f} for {way.secret[0]:.2f}")
+    shaped: 0.28 for 0.10
+    independent: 0.43 for 0.10
+    controller on site: 0.23 for 0.10
     >>> print(ways[0].verdict)
     the noise is 2.8 times the secret and 1.9 times your signal; the loop costs 48.6 % more, 106.5 % without any reading: the loop feels it
     """

@@ -252,16 +252,16 @@ def with_local_loop(
     Parameters
     ----------
     sys : control.StateSpace, or list of control.StateSpace
-        Plant with n states, or those of each sample, which give a list.
+        Plant with n states, or a list with the plant of each sample.
     controller : control.StateSpace or control.TransferFunction
         With k states and the sampling time of ``sys``; a gain needs none.
 
     Returns
     -------
     control.StateSpace
-        Its outputs are those of ``sys``. Its inputs are those of ``sys``, where the
-        cloud's signal is added to the controller's, then the references in the
-        controller's order. Its states are those of ``sys``, then ``local[i]``.
+        Its outputs are the outputs of ``sys``. Its inputs are the inputs of ``sys``,
+        where the cloud's signal is added to the controller's, then the references in
+        the controller's order. Its states are the states of ``sys``, then ``local[i]``.
 
     Raises
     ------

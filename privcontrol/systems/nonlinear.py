@@ -198,8 +198,8 @@ def sample_nonlinear(
 ) -> ct.NonlinearIOSystem:
     """Sample a nonlinear system by an integrator of fixed step.
 
-    Inputs are held over a sample. Guarantees and simulations are those of this system,
-    so choose steps that are short enough for the continuous one.
+    Inputs are held over a sample. Guarantees and simulations are about this system, so
+    choose steps that are short enough for the continuous one.
 
     Parameters
     ----------

@@ -341,7 +341,7 @@ def along(
 
     Notes
     -----
-    The Jacobians are those of ``sys.linearize``, by finite differences, which are right to
+    The Jacobians come from ``sys.linearize``, by finite differences with an error of
     about 1e-6 of their size.
 
     Examples
