@@ -614,24 +614,19 @@ def backward(plant):
     """Return a step back in time, what delayed readings follow from, and fixed states.
 
     States that only inputs drive are the same in both runs. Those that drive no others are
-    delayed readings, which follow from what the other states were before. Among the others
-    A has an inverse.
+    delayed readings: they follow from what the other states were so many samples before as
+    there are readings. Among the others A has an inverse.
     """
     A = plant.at(0).A
-    n = range(len(A.rows))
     inputs = only_driven(A)
     readings = only_driven(A.T) - inputs
-    free = [k for k in n if k not in inputs | readings]
-    into_free = Matrix([[Fraction(k == j) for j in n] for k in free])
-    from_free = into_free.T
-    inner = rational_inverse(into_free @ A @ from_free)
-    step = from_free @ inner @ into_free
-    rows = [[x * (i in readings) for x in row] for i, row in enumerate(A.rows)]
-    into_readings = Matrix(rows)
-    keep = follow = from_free @ into_free
+    follow = unit(len(A.rows))
+    fixed = inputs | readings
+    free = Matrix([row for k, row in enumerate(follow.rows) if k not in fixed])
+    step = free.T @ rational_inverse(free @ A @ free.T) @ free
     for _ in readings:
-        follow = keep + into_readings @ follow @ step
-    return follow @ step, follow, inputs | readings
+        follow = A @ follow @ step
+    return follow @ step, follow, fixed
 
 
 def only_driven(A):
@@ -800,21 +795,44 @@ def moved_events(signals, longest, moved, which, is_summed):
 # Of an explanation only the lengths of its blocks count, and each costs more if it is larger.
 
 
-def laplace_promise(design):
-    """Return the same of Laplace noise, whose claim must cover every move."""
-    if design.kinds not in ({"structured"}, {"white"}):
-        raise NotCovered("Laplace noise that is neither structured nor independent")
-    releases = design.request["releases"]
-    rows = [[(1, y, n) for y, n in row["shifts"]] for row in design.loss["rows"]]
-    claim = max(sum(Fraction(y) * n for _, y, n in row) for row in rows)
-    blocks = [(1, 1)] * design.factor.width
-    found, holds = sharply(lambda: largest_loss(design, blocks, rows))
-    numbers = {"epsilon": found * releases, "claimed epsilon": claim * releases}
-    budget = design.request["budget"]["epsilon"] or 0
-    return numbers, holds, claim * releases <= budget * TOLERANCE
+def promise_of_lengths(design):
+    """Return the same of Laplace and radial noise, whose claims are rows of lengths."""
+    budget, releases = design.request["budget"], design.request["releases"]
+    if budget["gdp"] is not None:
+        raise NotCovered("Laplace or radial noise for a budget of gdp")
+    epsilon, delta = float(budget["epsilon"]), float(budget["delta"])
+    is_laplace, rows, bounds = design.family == "laplace", [], set()
+    for row in design.loss["rows"]:
+        each = [((y, 1, inf), n) for y, n in row["shifts"]] or row["radial"]
+        rows.append([(r, y, n) for (y, r, _), n in each])
+        bounds |= {bound for (_, _, bound), _ in each}
+    size = max(sum(Fraction(y) * n for _, y, n in row) for row in rows)
+    is_cut = design.family == "truncated"
+    if bounds != {design.bound} or is_cut != (design.bound < inf):
+        raise Broken("the promise is about noise of another law")
+    if design.kinds == {"radial"}:
+        if any((r, n) != (design.factor.width, 1) for row in rows for r, _, n in row):
+            raise Broken("the promise is about noise of another law")
+        found, holds = sharp_shift(design, size)
+    elif design.kinds in (({"structured"}, {"white"}) if is_laplace else ({"blocks"},)):
+        found, holds = sharply(lambda: largest_loss(design, rows))
+    else:
+        raise NotCovered("noise by entries that is neither structured nor independent")
+    if design.bound == inf:
+        most = max(composed_delta(row, epsilon, delta, releases) for row in rows)
+    elif releases > 1 or size > epsilon:
+        raise NotCovered("several releases of truncated noise, or a loss over epsilon")
+    else:
+        most = truncated_delta(float(size), design.factor.width, float(design.bound))
+    if is_laplace:
+        numbers = {"epsilon": found * releases, "claimed epsilon": size * releases}
+    else:
+        numbers = {"shift": found, "claimed shift": size, "epsilon": epsilon}
+        numbers["claimed delta"] = most
+    return numbers, holds, most <= delta * TOLERANCE
 
 
-def largest_loss(design, blocks, rows):
+def largest_loss(design, rows):
     """Return a bound of the loss of every move, and whether the rows of a claim cover them.
 
     Rows have triples (r, length, count). One covers a move if of each r its k-th largest
@@ -830,10 +848,14 @@ def largest_loss(design, blocks, rows):
         each = [[(r, int(y * TOLERANCE * one))] * n for r, y, n in row]
         claims.append(ranked(chain(*each)))
     for plant, data in pairs(design.plants, design.secrets):
-        if design.white:
-            moves += independent_shifts(design, plant, data)
-        else:
-            moves += structured_shifts(design, blocks, plant, data)
+        sizes_of = independent_sizes if design.white else structured_sizes
+        each = sizes_of(design, plant, data)
+        its = [[lengths(design, sizes) for sizes in ways] for ways in each]
+        if data.get("norm") == 2:
+            # sums |shifts u| are at most the norm of the axes' own sums, times |u|
+            square = sum(min(map(total, ways)) ** 2 for ways in its)
+            its = [[{1: [root_up(square >> Matrix.bits)]}]]
+        moves += its
     slack = max(map(total, claims)) // 10**9
 
     def is_covered(ways, row):
@@ -847,6 +869,15 @@ def largest_loss(design, blocks, rows):
     else:
         holds = all(any(is_covered(ways, row) for row in claims) for ways in moves)
     return Fraction(max(min(map(total, ways)) for ways in moves), one), holds
+
+
+def lengths(design, sizes):
+    """Return the lengths of blocks by r, the largest first, from the sizes of entries."""
+    each, found = iter(sizes), []
+    for r in design.blocks or [1] * len(sizes):
+        square = sum(next(each) ** 2 for _ in range(r))
+        found.append((r, isqrt(square * (r + 1 if design.blocks else 1)) + 1))
+    return ranked(found)
 
 
 def ranked(move):
@@ -871,33 +902,19 @@ def is_below(move, row, slack):
     return True
 
 
-def structured_shifts(design, blocks, plant, data):
-    """Return ways to explain each move, by the ranked lengths of their blocks."""
-    moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
+def structured_sizes(design, plant, data):
+    """Return ways to explain each move, by the sizes of the entries of eta."""
+    moves, spanning, _ = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.is_like(design.plant):
         try:  # outputs may not tell the states apart: then c that make the states do as well
             maps.append(coordinates(design, plant, spanning, of_states=True))
         except Verdict:
             pass
-    each = (map(partial(lengths, blocks), sizes_of_columns(c @ moves)) for c in maps)
-    found = list(map(list, zip(*each)))
-    if is_ball:  # sums |shifts u| are at most the norm of the axes' own sums, times |u|
-        squares = [min(map(total, ways)) ** 2 for ways in found]
-        return [[{1: [root_up(sum(squares) >> Matrix.bits)]}]]
-    return found
+    return list(zip(*(sizes_of_columns(c @ moves) for c in maps)))
 
 
-def lengths(blocks, sizes):
-    """Return ranked lengths from sizes of entries, for blocks (r, what squares count)."""
-    found, each = [], iter(sizes)
-    for r, times in blocks:
-        square = times * sum(next(each) ** 2 for _ in range(r))
-        found.append((r, isqrt(square) + 1))
-    return ranked(found)
-
-
-def independent_shifts(design, plant, data):
+def independent_sizes(design, plant, data):
     """Return the same for noise of its own at each output and sample."""
     secret = entering(plant, data, design.horizon)
     if secret.events > 1 or any(sizes == "ball" for _, sizes in secret.changes):
@@ -905,7 +922,7 @@ def independent_shifts(design, plant, data):
     grid = design.request["resolution"] or [0] * len(plant.outputs)
     steps = [int(h / f * (1 << Matrix.bits)) + 1 for h, f in zip(grid, design.white)]
     explained = explained_over_run(design, plant, secret)
-    found = []
+    found, more = [], steps * design.horizon
     for start, (places, sizes) in pairs(secret.starts, secret.changes):
         each = [explained(start + n, k) for n, k in places]
         rows = Matrix([v for v, _, _ in each], max(err for _, _, err in each))
@@ -913,9 +930,7 @@ def independent_shifts(design, plant, data):
             shifts = [list(map(sum, zip(*sizes_of_columns(rows.T))))]
         else:
             shifts = sizes_of_columns((sizes @ rows).T)
-        more = steps * design.horizon
-        for row in shifts:
-            found.append([ranked((1, x + h) for x, h in zip(row, more, strict=True))])
+        found += [[list(map(add, row, more))] for row in shifts]
     return found
 
 
@@ -933,38 +948,6 @@ MOST_CELLS = 1 << 13
 MOST_COMPOSED = 32
 
 
-def radial_promise(design):
-    """Return the same of radial noise."""
-    request, rows = design.request, [row["radial"] for row in design.loss["rows"]]
-    if request["budget"]["gdp"] is not None:
-        raise NotCovered("radial noise for a budget of gdp")
-    epsilon, delta = (float(request["budget"][x]) for x in ("epsilon", "delta"))
-    releases = request["releases"]
-    claims = [[(r, y, n) for (y, r, _), n in row] for row in rows]
-    bounds = {bound for row in rows for (_, _, bound), _ in row}
-    size = max(sum(Fraction(y) * n for _, y, n in row) for row in claims)
-    laws = [(r, n) for row in claims for r, _, n in row]
-    is_cut = design.family == "truncated"
-    if bounds != {design.bound} or is_cut != (design.bound < inf):
-        raise Broken("the promise is about noise of another law")
-    if design.kinds == {"blocks"}:
-        blocks = [(r, r + 1) for r in design.blocks]
-        found, holds = sharply(lambda: largest_loss(design, blocks, claims))
-    elif laws == [(design.factor.width, 1)]:
-        found, holds = sharp_shift(design, size)
-    else:
-        raise Broken("the promise is about noise of another law")
-    if design.bound == inf:
-        most = max(composed_delta(row, epsilon, delta, releases) for row in claims)
-    elif releases > 1 or size > epsilon:
-        raise NotCovered("several releases of truncated noise, or a loss over epsilon")
-    else:
-        most = truncated_delta(float(size), design.factor.width, float(design.bound))
-    numbers = {"shift": found, "claimed shift": size}
-    numbers |= {"epsilon": epsilon, "claimed delta": most}
-    return numbers, holds, most <= delta * TOLERANCE
-
-
 @cache
 def law_of_loss(y, r):
     """Return how the loss y cos(a) of a shift y falls: the density of a, and two chances.
@@ -980,6 +963,8 @@ def law_of_loss(y, r):
 
     if r == 1:
         return lambda a: y / 4 * math.sin(a) * faded(a), 0.5, math.exp(-y) / 2
+    if y < 1e-12:  # where integrals would be rough, the loss is taken as y
+        return lambda a: 0.0, 1.0, 0.0
     if r > 32 or y > 100:
         raise NotCovered("radial noise of many numbers, or a large shift")
 
@@ -1013,15 +998,16 @@ def composed_delta(row, epsilon, wanted, releases):
     smaller until delta is as ``wanted``, or far from it. One Laplace number of Y bounds it
     as well.
     """
-    # a larger y costs more, and with less of it the integrals of its law would be rough
-    laws = [(max(float(y), 1e-12), r, n * releases) for r, y, n in row if y]
+    laws = [(float(y), r, n * releases) for r, y, n in row if y]
     count = sum(n for *_, n in laws)
     D = math.fsum(y * n for y, _, n in laws) - epsilon
     if D <= (0 if wanted else epsilon / 1e9):
         return 0.0
+    delta, cells, last, most = -math.expm1(-D / 2), 64, inf, wanted * TOLERANCE
+    if not wanted:
+        return delta
     if count == 1:
         return delta_of_one(*laws[0][:2], D) * (1 + 1e-11)
-    delta, cells, last, most = -math.expm1(-D / 2), 64, inf, wanted * TOLERANCE
     if delta > most and count > MOST_COMPOSED:
         raise NotCovered("radial noise of many blocks or releases")
     while delta > most and 2 * delta - last < most:
@@ -1659,9 +1645,9 @@ def read(path):
     if data["request"] is None:
         raise NotCovered("noise without a request, which says not what it hides")
     request, loss = data["request"], data["guarantee"]["loss"]
-    parts = {"request": [request], "privacyloss": [loss], "product": loss["rows"]}
-    parts["privacybudget"] = [request["budget"]]
-    for kind, those in parts.items():
+    objects = {"request": [request], "privacybudget": [request["budget"]]}
+    objects |= {"privacyloss": [loss], "product": loss["rows"]}
+    for kind, those in objects.items():
         if any(one["kind"] != kind for one in those):
             raise NotADesign(f"it holds something else than a {kind}")
     for plant in [data["plant"], *request["models"]]:
@@ -1815,8 +1801,8 @@ class Design:
 #: What checks a promise by its law, where rows have the numbers, and the noise's families.
 PROMISES = {
     "Gaussian": (gaussian_promise, "square", ("gaussian",)),
-    "Laplace": (laplace_promise, "shifts", ("laplace",)),
-    "radial": (radial_promise, "radial", ("ball", "truncated")),
+    "Laplace": (promise_of_lengths, "shifts", ("laplace",)),
+    "radial": (promise_of_lengths, "radial", ("ball", "truncated")),
 }
 
 

@@ -560,6 +560,15 @@ def test_delta_of_blocks_is_a_bound_and_sharp(name):
     assert abs(found - drawn.mean()) < 7 * error < 0.03 * found
 
 
+def test_a_tiny_loss_is_taken_as_if_it_were_certain():
+    one = verify.composed_delta([(2, 1.0, 1)], 0.9, 1e-9, 1)
+    wanted = one * (1 + 1e-3)
+    for tiny in (1e-11, 1e-13, 1e-300):
+        row = [(2, 1.0, 1), (3, tiny, 1)]
+        found = verify.composed_delta(row, 0.9, wanted, 1)
+        assert one * (1 - 1e-9) < found < wanted
+
+
 def test_delta_of_two_laplace_numbers_is_that_of_their_convolution():
     """By one integral over the first one, of the closed form of the second."""
     y, z, epsilon = 0.4, 0.9, 0.8
