@@ -144,7 +144,7 @@ def compared(design, plant):
     """
     own, S = design.plant, design.factor
     n, m = len(plant.states), len(own.states)
-    if plant.is_like(own):
+    if plant.seen == own.seen:
         return [(step.A, step.C) for step in own.along], unit(n), S
     steps = []
     for t in range(max(len(plant.along), len(own.along))):
@@ -499,7 +499,7 @@ def secret_of_signals(plant, data, horizon):
     is_endless = horizon == inf
     starts = range(1) if is_endless else sample_times(data, horizon)
     signals, longest = range(len(radii)), min(data["duration"], horizon)
-    moved, which = data.get("moved", 0), data.get("which", False)
+    moved, which = data["moved"], data["which"]
     if shape != "energy":
         check_few(MOST_NUMBERS, longest, longest + moved, moved + 1)
     is_summed = bool(is_endless and moved and not which)
@@ -515,7 +515,7 @@ def secret_of_signals(plant, data, horizon):
     elif shape == "energy":
         changes, starts = [(list(pairs(starts, signals)), "ball")], range(1)
     elif shape == "any":
-        own = [signals] if data.get("together") else [[k] for k in signals]
+        own = [signals] if data["together"] else [[k] for k in signals]
         changes = [(list(pairs(range(longest), those)), "any") for those in own]
         if data["times"] is None and not is_endless and events == 1:
             starts = range(horizon + 1 - longest)  # later ones are parts of others
@@ -535,8 +535,8 @@ def shape_of(data):
     words = {
         "energy": data["norm"] == "l2",
         "profiles": data["profiles"] is not None,
-        "any": data.get("shape") == "any" or data.get("together"),
-        "moved": data.get("moved") or data.get("which"),
+        "any": data["shape"] == "any" or data["together"],
+        "moved": data["moved"] or data["which"],
     }
     shape, *others = [word for word, is_said in words.items() if is_said] or ["level"]
     if others or (shape in ("energy", "profiles") and data["duration"] > 1):
@@ -560,7 +560,7 @@ def moves_of_states(plant, data, horizon):
     "State k at time j moves by mu, the others held" is the move mu A^-j e_k of x(0).
     """
     radii = chosen(data, plant)
-    axes, _ = plant.entries(radii)
+    axes = placed(radii, plant.states)
     if data["kind"] == "initialstateadjacency":
         if data["norm"] == inf:
             check_few(MOST_NUMBERS, 2 ** len(radii))
@@ -675,6 +675,13 @@ def chosen(secret, plant):
     if not found or not all(0 < radius < inf for radius in radii):
         raise Broken("the secret's radii are not positive")
     return dict(zip(found, map(Fraction, radii)))
+
+
+def placed(radii, names):
+    """Return a column for each size, which has it in the row of its name."""
+    return Matrix(
+        [[size * (one == name) for one, size in radii.items()] for name in names]
+    )
 
 
 def sample_times(secret, horizon):
@@ -803,12 +810,13 @@ def promise_of_lengths(design):
     epsilon, delta = float(budget["epsilon"]), float(budget["delta"])
     is_laplace, rows, bounds = design.family == "laplace", [], set()
     for row in design.loss["rows"]:
-        each = [((y, 1, inf), n) for y, n in row["shifts"]] or row["radial"]
+        each = [((y, 1, inf), n) for y, n in row["shifts"]]
+        each = each if is_laplace else row["radial"]
         rows.append([(r, y, n) for (y, r, _), n in each])
         bounds |= {bound for (_, _, bound), _ in each}
     size = max(sum(Fraction(y) * n for _, y, n in row) for row in rows)
     is_cut = design.family == "truncated"
-    if bounds != {design.bound} or is_cut != (design.bound < inf):
+    if not bounds <= {design.bound} or is_cut != (design.bound < inf):
         raise Broken("the promise is about noise of another law")
     if design.kinds == {"radial"}:
         if any((r, n) != (design.factor.width, 1) for row in rows for r, _, n in row):
@@ -851,7 +859,7 @@ def largest_loss(design, rows):
         sizes_of = independent_sizes if design.white else structured_sizes
         each = sizes_of(design, plant, data)
         its = [[lengths(design, sizes) for sizes in ways] for ways in each]
-        if data.get("norm") == 2:
+        if data["norm"] == 2:
             # sums |shifts u| are at most the norm of the axes' own sums, times |u|
             square = sum(min(map(total, ways)) ** 2 for ways in its)
             its = [[{1: [root_up(square >> Matrix.bits)]}]]
@@ -906,7 +914,7 @@ def structured_sizes(design, plant, data):
     """Return ways to explain each move, by the sizes of the entries of eta."""
     moves, spanning, _ = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
-    if plant.is_like(design.plant):
+    if plant.seen == design.plant.seen:
         try:  # outputs may not tell the states apart: then c that make the states do as well
             maps.append(coordinates(design, plant, spanning, of_states=True))
         except Verdict:
@@ -1587,6 +1595,16 @@ def prove_stable(taps):
 
 SIGNALS = "disturbanceadjacency"
 SECRETS = "stateadjacency", "initialstateadjacency", SIGNALS
+#: Fields of a secret that some kinds and files leave out.
+USUAL = {
+    "norm": None,
+    "times": None,
+    "shape": "level",
+    "profiles": None,
+    "window": None,
+}
+USUAL |= {"duration": 1, "events": 1, "separation": 0, "moved": 0}
+USUAL |= {"which": False, "together": False}
 
 # -- a file --------------------------------------------------------------------------
 
@@ -1711,15 +1729,14 @@ class Plant:
     """
 
     def __init__(self, data):
-        steps = (
-            [[data[name] for name in "ABCD"]] if "A" in data else zip(*data["along"])
-        )
+        steps = zip(*data["along"]) if "along" in data else [map(data.get, "ABCD")]
         self.along = [System(*map(Matrix, step)) for step in steps]
         self.is_varying = len(self.along) > 1
-        self.names = data["states"], data["inputs"], data["outputs"]
-        self.states, self.inputs, self.outputs = self.names
+        self.seen = [(step.A.rows, step.C.rows) for step in self.along]
+        names = data["states"], data["inputs"], data["outputs"]
+        self.states, self.inputs, self.outputs = names
         self.dt = data["dt"] if data["dt"] is True else float(data["dt"])
-        n, m, p = map(len, self.names)
+        n, m, p = map(len, names)
         for M, height, width in zip(zip(*self.along), (n, n, p, p), (n, m, n, m)):
             sizes = {len(row) for one in M for row in one.rows}
             if {len(one.rows) for one in M} != {height} or sizes != {width}:
@@ -1728,23 +1745,11 @@ class Plant:
     def at(self, t):
         return self.along[t % len(self.along)]
 
-    def is_like(self, other):
-        return [(step.A.rows, step.C.rows) for step in self.along] == [
-            (step.A.rows, step.C.rows) for step in other.along
-        ]
-
-    def entries(self, radii, t=0):
-        """Return how signals or states of these sizes enter the next state, and outputs."""
-        step, into, through = self.at(t), [], []
-        for name, size in radii.items():
-            if name in self.inputs:
-                k = self.inputs.index(name)
-                into.append([row[k] * size for row in step.B.rows])
-                through.append([row[k] * size for row in step.D.rows])
-            else:
-                into.append([size * (one == name) for one in self.states])
-                through.append([0] * len(self.outputs))
-        return Matrix(into).T, Matrix(through).T
+    def entries(self, radii, t):
+        """Return how signals of these sizes enter the next state, and the outputs."""
+        step, n, p = self.at(t), len(self.states), len(self.outputs)
+        sizes = placed(radii, self.inputs + self.states)
+        return beside(step.B, unit(n)) @ sizes, beside(step.D, zeros(p, n)) @ sizes
 
 
 class Design:
@@ -1756,7 +1761,7 @@ class Design:
         self.plant = Plant(data["plant"])
         self.plants = [self.plant, *map(Plant, self.request["models"])]
         adjacency = self.request["adjacency"]
-        self.secrets = adjacency.get("parts", [adjacency])
+        self.secrets = [USUAL | one for one in adjacency.get("parts", [adjacency])]
         for name in {one["kind"] for one in self.secrets}.difference(SECRETS):
             raise NotCovered(f"a secret of the kind {name!r}")
         self.enough = 0  # square, over 2^bits, below which no bound need be sharp
@@ -1772,8 +1777,7 @@ class Design:
         self.factor = Matrix(held["factor"]) if "factor" in held else zeros(states, 1)
         counts = [self.horizon, self.request["releases"]]
         for secret in self.secrets:
-            counts += [secret.get("duration", 1), secret.get("events", 1)]
-            counts += [secret.get("moved", 0) + 1]
+            counts += [secret["duration"], secret["events"], secret["moved"] + 1]
         lengths = {len(plant.along) for plant in self.plants} - {1}
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
@@ -1798,11 +1802,12 @@ class Design:
 
 # -- a promise of any law ---------------------------------------------------------------
 
-#: What checks a promise by its law, where rows have the numbers, and the noise's families.
-PROMISES = {
-    "Gaussian": (gaussian_promise, "square", ("gaussian",)),
-    "Laplace": (promise_of_lengths, "shifts", ("laplace",)),
-    "radial": (promise_of_lengths, "radial", ("ball", "truncated")),
+#: The law of a promise by the noise's family, and where its rows have their numbers.
+LAWS = {
+    "gaussian": ("Gaussian", "square"),
+    "laplace": ("Laplace", "shifts"),
+    "ball": ("radial", "radial"),
+    "truncated": ("radial", "radial"),
 }
 
 
@@ -1823,17 +1828,17 @@ def sharply(evaluate):
 
 def promise_of(design):
     """Return numbers to show, and whether the claim holds."""
-    (law, *others), rows = design.loss["kinds"], design.loss["rows"]
-    known = chain(*(families for *_, families in PROMISES.values()))
-    if others or any(row["boxes"] for row in rows):
-        raise NotCovered("a promise of several laws, or one that may fail")
-    if law not in PROMISES or design.family not in known:
+    rows = design.loss["rows"]
+    if design.family not in LAWS:
         raise NotCovered(f"noise of the family {design.family}")
-    promise, own, families = PROMISES[law]
-    others = {name for _, name, _ in PROMISES.values()} - {own}
+    if len(design.loss["kinds"]) > 1 or any(row["boxes"] for row in rows):
+        raise NotCovered("a promise of several laws, or one that may fail")
+    law, own = LAWS[design.family]
+    others = {name for _, name in LAWS.values()} - {own}
     mixed = {str(row.get(name, "0")) for row in rows for name in others} - {"0", "[]"}
-    if mixed or design.family not in families:
+    if mixed or design.loss["kinds"] != [law]:
         raise Broken("the promise is not about the noise's family")
+    promise = gaussian_promise if own == "square" else promise_of_lengths
     numbers, holds, is_kept = promise(design)
     if not is_kept:
         raise Broken("what is claimed exceeds the budget")
@@ -1848,27 +1853,26 @@ HIDDEN = dict(zip(SECRETS, ("the state", "the initial state", "the signal")))
 
 def in_words(data, plant):
     """Return what a secret says, from its numbers alone."""
-    told = dict.fromkeys(FIELDS_OF[SIGNALS]) | data
     radii = chosen(data, plant).items()
     each = [f"{name} by at most {float(x):.12g}" for name, x in radii]
-    sizes = (" and " if told["together"] else " or ").join(each)
-    is_ball, is_energy = told["norm"] in (1, 2, inf), told["norm"] == "l2"
-    times, last = told["times"], told["duration"] or 1
-    shapes, events = told["profiles"] or (), told["events"] or 1
+    sizes = (" and " if data["together"] else " or ").join(each)
+    is_ball, is_energy = data["norm"] in (1, 2, inf), data["norm"] == "l2"
+    times, last, events = data["times"], data["duration"], data["events"]
+    shapes = data["profiles"] or ()
     at = f"at the samples {', '.join(map(str, times or ()))}"
     words = {
         f"{HIDDEN[data['kind']]} {sizes}": True,
         "the others held": data["kind"] == "stateadjacency",
-        f"in a ball of norm {told['norm']}": is_ball,
+        f"in a ball of norm {data['norm']}": is_ball,
         "in the root of its energy": is_energy,
-        f"within any {told['window']} samples": told["window"],
-        "on which of them an event is, by the same share of each": told["which"],
-        f"when an event is, moved by at most {told['moved']} samples": told["moved"],
-        f"of any shape within {last} samples": told["shape"] == "any",
-        f"kept for 1 to {last} samples": last > 1 and told["shape"] != "any",
+        f"within any {data['window']} samples": data["window"],
+        "on which of them an event is, by the same share of each": data["which"],
+        f"when an event is, moved by at most {data['moved']} samples": data["moved"],
+        f"of any shape within {last} samples": data["shape"] == "any",
+        f"kept for 1 to {last} samples": last > 1 and data["shape"] != "any",
         f"in one of {len(shapes)} shapes": shapes,
         f"{events} times": events > 1,
-        f"starts at least {told['separation']} samples apart": told["separation"],
+        f"starts at least {data['separation']} samples apart": data["separation"],
         "at any sample": times is None and not is_ball,
         f"{at} alone": times and is_energy,
         at.replace("the", "one of the", 1): times and not is_energy,

@@ -658,6 +658,44 @@ def test_an_altered_file_of_blocks_is_refused(change, path):
     assert verify.checked(path)["status"] > 0
 
 
+def test_a_state_is_not_an_input_of_the_same_name(path):
+    """The input moves that state by a hundredth."""
+    lag = ct.ss(0.9, 0.01, 1, 0, 1, states=["x"], inputs=["x"], outputs=["y"])
+    pc.design_output_noise(
+        lag,
+        horizon=8,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency({"x": 1.0}, times=0),
+        models="exact",
+    ).save(path)
+    assert verify.checked(path)["gdp"] == "1"
+
+    def shrink(data):
+        data["parts"][0]["factor"] = encoded(decoded(data["parts"][0]["factor"]) / 2)
+
+    edited(path, shrink)
+    assert verify.checked(path)["status"] == 1
+
+
+def test_a_claim_of_laplace_noise_may_have_moves_that_cost_nothing(path):
+    """Of a state that no output sees."""
+    lags = ct.ss([[0.9, 0], [0, 0.5]], [[1], [1]], [[1, 0]], 0, 1)
+    pc.design_output_noise(
+        lags,
+        horizon=8,
+        budget=pc.PrivacyBudget(epsilon=1.0),
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        models="exact",
+        family="laplace",
+    ).save(path)
+    shifts = [
+        row["shifts"]
+        for row in json.loads(path.read_text())["guarantee"]["loss"]["rows"]
+    ]
+    assert [] in shifts
+    assert verify.checked(path)["status"] == 0
+
+
 @pytest.mark.parametrize("count", [1, -1])
 def test_a_claim_of_laplace_noise_has_no_shift_below_zero(count, path):
     """Its rows cover every move, and their sum is far below what the moves lose."""
