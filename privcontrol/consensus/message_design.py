@@ -229,7 +229,7 @@ def private_consensus(
 
 @dataclass(frozen=True)
 class _RadialLaw:
-    """A radial law of what agents draw, with its rate for each budget."""
+    """A radial law of the agents' draws, with its rate for each budget."""
 
     family: str
     rates: dict[PrivacyBudget, float]

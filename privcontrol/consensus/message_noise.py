@@ -70,7 +70,7 @@ AUTO_EXCESS = 0.01
 Costs = tuple[NDArray | float, NDArray | float]
 
 
-# -- what is hidden ----------------------------------------------------------------------
+# -- hidden moves ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ class NodeAdjacency(Adjacency):
         )
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
-        """Return what the adjacency leaves open, such as several secrets at once."""
+        """Return the caveats of the adjacency, such as several secrets at once."""
         if self.kind == "one":
             return (
                 "two nodes that move together",
@@ -385,7 +385,7 @@ class AgentNoise:
 
     @property
     def own_variance(self) -> NDArray:
-        """Variance (n,) of what each agent draws alone."""
+        """Variance (n,) of each agent's own noise."""
         return self.family.unit_variance * self.scales**2
 
     @property
@@ -464,7 +464,7 @@ class AgentNoise:
         return noise, np.hstack(kept) if keep else None
 
     def _entries(self, rng: np.random.Generator, count: int) -> NDArray:
-        """Draw standard entries (n, count) of what each agent draws alone.
+        """Draw standard entries (n, count) of each agent's own noise.
 
         Those of one vector stand next to each other.
         """

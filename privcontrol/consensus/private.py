@@ -56,7 +56,7 @@ from .runs import (
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
-#: Shared noise at most, over what an agent draws alone: sums of doubles keep the latter.
+#: Shared noise at most, over an agent's own draw: sums of doubles keep the latter.
 MOST_SHARED = 1 / ROUNDED
 
 #: Speed: coalitions whose exposures are kept, for the guarantees of one node after
@@ -954,7 +954,7 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
 def _law_of(
     family: str, bound: float, adjacency: NodeAdjacency
 ) -> type[Noise] | BallNoise:
-    """Return the law of what an agent draws alone, in units of its scale."""
+    """Return the law of an agent's own noise, in units of its scale."""
     one_of(family, "family", (*FAMILIES, *RADIAL_LAWS))
     if (family == "truncated") != (bound < math.inf):
         raise ValueError(
@@ -1002,7 +1002,7 @@ def _check_shared(
 
 
 def _check_hidden(members: int, nodes: int, moves: str, is_shared: bool) -> None:
-    """Refuse moves that shared noise, or what a coalition leaves, cannot hide."""
+    """Refuse moves that shared noise, or its rest against a coalition, cannot hide."""
     if is_shared and moves == "known-total":
         raise ValueError(
             "moves: expected 'one' or 'pair' where neighbours share noise, got "

@@ -219,7 +219,7 @@ def audit(
     return AuditResult(bound, epsilon, delta, trials, confidence)
 
 
-# -- what is claimed -----------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------
 
 
 def _claim(

@@ -1,4 +1,4 @@
-"""Linear queries say what is published, and know how it responds to moves."""
+"""Linear queries: the published data, and their response to moves."""
 
 from __future__ import annotations
 

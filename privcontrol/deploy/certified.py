@@ -1,4 +1,4 @@
-"""What the command does with designs and their promises: show, check, begin, go on.
+"""The command's work with designs and their promises: show, check, begin, go on.
 
 It imports all that certifies a design, so the command imports it only where it is needed.
 """
@@ -30,7 +30,7 @@ def shown(path: Path, longest: int | None, resolution: Steps) -> list[str]:
 
 
 def checked(path: Path, longest: int | None, resolution: Steps) -> list[str]:
-    """Return that a design holds, and what a grid of readings shows in addition."""
+    """Return that a design holds, and the additional leak of a grid of readings."""
     guarantee = _promise(_loaded(path, longest), resolution)
     texts = [f"holds: {str(guarantee).splitlines()[0].partition(':')[2].strip()}"]
     if resolution is not None:

@@ -73,14 +73,14 @@ _LOG = logging.getLogger("privcontrol")
 
 
 class _Exit(IntEnum):
-    """What a supervisor reads of the end of a process."""
+    """Exit codes that a supervisor reads."""
 
     DONE = 0
     REFUSED = 1  # starting again does not help
     TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 
 
-#: What a supervisor cannot repair by starting again.
+#: Errors that a supervisor cannot repair by starting again.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 _BYTE_ORDER_MARK = "\ufeff"
 #: Longest reading, in characters.

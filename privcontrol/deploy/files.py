@@ -129,7 +129,7 @@ def load(
 
 
 def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
-    """Return the noise of a file, if what it claims holds when it is evaluated again.
+    """Return the noise of a file, if its claim holds when it is evaluated again.
 
     What the guarantee is about follows from the request, and its loss is evaluated for
     the parts.
@@ -204,13 +204,13 @@ def _lasting_design(
     return StationaryDesign(filtered, shift, cost, math.nan, secret.scaled_system)
 
 
-# -- what is claimed -----------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------
 
 
 def _keeps(
     claimed: PrivacyGuarantee, certified: PrivacyGuarantee, request: Request
 ) -> bool:
-    """Return whether noise keeps what a file claims, and that is what was asked for.
+    """Return whether noise keeps the claim of a file, and the claim keeps the request.
 
     The claim is that of the certified noise, bit by bit on the machine that wrote it.
     Elsewhere its loss may differ by rounding. It need not say which moves attain it.

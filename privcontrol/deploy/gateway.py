@@ -33,7 +33,7 @@ from .publisher import FORMAT, KIND, Publisher, Signals
 if TYPE_CHECKING:
     import pandas as pd
 
-#: What a finite horizon takes for granted of the samples before it.
+#: Assumption of a finite horizon on the samples before it.
 _ANEW = ("the run begins again with this gateway",)
 _CONTINUED = (
     "earlier windows of the run are counted together with this one",

@@ -142,7 +142,7 @@ def _check_law(noise: OutputNoise) -> None:
 
 
 def _head(noise: OutputNoise) -> str:
-    """Return what the file is of, and what it costs."""
+    """Return the subject of the file, and its cost."""
     outputs = ", ".join(noise.plant_data.outputs)
     return "\n\n".join(
         [

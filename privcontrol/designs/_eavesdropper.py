@@ -519,7 +519,7 @@ def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
 
 
 def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
-    """Span what the outputs see of x(0), orthonormally, and the rest.
+    """Orthonormal bases of the observable directions of x(0), and of the rest.
 
     n samples see all that any number of samples sees, which spares the rank decision the
     growth of A^t. Of a plant that varies all samples count.
@@ -614,7 +614,7 @@ def _sizes(array: NDArray, axis: int) -> NDArray:
 def _of_changes(
     noise: OutputNoise, plant: Plant, prior: Prior | None
 ) -> ChangeEavesdropper:
-    """Return what can be learnt about the size of one change of a signal."""
+    """Return the information about the size of one change of a signal."""
     secret = noise.request.adjacency
     is_one = len(secret.parts) == 1 and isinstance(secret, DisturbanceAdjacency)
     if not is_one or secret.norm != "single" or noise.family != "gaussian":

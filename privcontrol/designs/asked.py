@@ -1,4 +1,4 @@
-"""What is asked for in addition to a problem, and how it is taken off before the design.
+"""Further parts of a request, and how each is taken off before the design.
 
 A `Reduction` asks for something simpler and makes of the answer the one that was wanted.
 It may ask more than once, with what the last answer was or in spite of a refusal, so it is
@@ -19,7 +19,7 @@ from .request import Request
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Hold a problem, and what no design of the table takes.
+    """Hold a problem, and the parts of a request that no design of the table takes.
 
     Attributes
     ----------
@@ -68,4 +68,4 @@ class Reduction(Protocol):
         """Return whether it is there."""
 
     def answer(self, asked: Asked, ask: Ask) -> OutputNoise:
-        """Return noise that has it, from answers to what is left without it."""
+        """Return noise that has it, from designs for the rest of the request."""

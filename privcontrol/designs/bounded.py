@@ -117,7 +117,7 @@ def _limits(
 
 
 def check_bounded(request: Request, floor_is_open: bool, is_constrained: bool) -> None:
-    """Refuse what does not go with noise that never leaves a bound."""
+    """Refuse options that do not go with noise that never leaves a bound."""
     others = {
         "models": request.has_models,
         "resolution": request.resolution is not None,

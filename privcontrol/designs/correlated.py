@@ -148,7 +148,7 @@ def _with_larger_floors(
 def dense_noise(
     problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> Proposal:
-    """The noise of a root (m, r), enlarged by what rounding takes from its guarantee."""
+    """The noise of a root (m, r), enlarged by the rounding of its guarantee."""
     lower = fitted(problem, shape, responses)
     parts: list[NoisePart] = []
     if lower.any():

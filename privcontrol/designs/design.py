@@ -38,7 +38,7 @@ from .shapes import priced_by_shape
 from .table import faster, sized
 from .useful import check_models, check_size
 
-#: What is taken off a request before it is sized, in this order.
+#: Parts that are taken off a request before it is sized, in this order.
 REDUCTIONS: tuple[Reduction, ...] = (SeveralChanges(), OwnConstraints(), CheapestLaw())
 
 _EXACT_MODEL = (
@@ -303,7 +303,7 @@ def design_output_noise(
 
 
 def _answered(asked: Asked) -> OutputNoise:
-    """Reduce what is asked, propose noise for what is left, and certify it."""
+    """Reduce a request, propose noise for the rest, and certify it."""
     for reduction in REDUCTIONS:
         if reduction.accepts(asked):
             return reduction.answer(asked, _answered)

@@ -189,7 +189,7 @@ def _of_unit(problem: DesignProblem, kind: Units) -> DesignProblem:
 
 
 def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
-    """Return what the design made use of."""
+    """Return the symmetry that the design used."""
     words = []
     for kind, group in zip(kinds, groups, strict=True):
         if isinstance(group.part, CoupledUnits):

@@ -57,7 +57,7 @@ _HOPELESS = 1.01
 _STEEPEST = 4
 
 WeightRoot = Callable[[NDArray], NDArray]
-#: What prices the noise, the trace of its covariance by default.
+#: Price of the noise, the trace of its covariance by default.
 Weight = ArrayLike | Pricing | None
 
 
@@ -163,7 +163,7 @@ class DesignProblem:
 
     @cached_property
     def budget(self) -> PrivacyBudget:
-        """What the noise may spend, without what the region's miss takes."""
+        """The budget of the noise, less the probability that the region misses."""
         return self.request.budget_left
 
     @cached_property
@@ -192,7 +192,7 @@ class DesignProblem:
 
     @cached_property
     def grid(self) -> float:
-        """Return what the sensor's grid adds to every shift in addition to the floor."""
+        """Return the sensor grid's contribution to every shift, next to the floor."""
         resolution = self.request.resolution
         return shift_of_resolution(resolution, self.floor_std, self.horizon, norm=2)
 
@@ -278,7 +278,7 @@ class StationaryDesign(PricedByShape):
 
 @dataclass(frozen=True)
 class Proposal:
-    """Noise that a design proposes, and what is known of its cost. It promises nothing.
+    """Noise that a design proposes, and bounds of its cost. It promises nothing.
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
     of any such noise, NaN if it is unknown. ``filtered`` is the design of the first part

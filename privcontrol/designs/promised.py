@@ -1,4 +1,4 @@
-"""State what output noise promises, in addition to the certified loss.
+"""State the promise of output noise, in addition to the certified loss.
 
 `promised` says what a guarantee is about: the secret, the plants that it takes for
 granted, and what it leaves open. All of it follows from the request and from the parts of
@@ -71,7 +71,7 @@ def promised(
     parts: Sequence[NoisePart],
     loss: PrivacyLoss,
 ) -> PrivacyGuarantee:
-    """Return the guarantee of noise of some parts for what was requested.
+    """Return the guarantee of noise of some parts for a request.
 
     It is quoted at the budget's delta. All of it but the loss follows from the request and
     the parts. That the region of the request may miss the plant is counted here, and not
@@ -115,7 +115,7 @@ def promised(
 
 
 def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
-    """Return what is taken for granted of the plant."""
+    """Return the assumptions on the plant."""
     if request.region is not None:
         return tuple(request.region.clauses)
     matrices = "A and C"
@@ -145,7 +145,7 @@ def _of_periods(plant: Plant, request: Request) -> tuple[str, ...]:
 def _caveats(
     plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
-    """Return what such noise does not hide, under the plant that it is designed for."""
+    """Return the caveats of such noise under the plant that it is designed for."""
     caveats = [] if disturbances(request.adjacency) else [NOT_FREE]
     has_floor = any(isinstance(part, White) for part in parts)
     covers_several = request.region is not None or bool(request.models)
@@ -201,7 +201,7 @@ def _thinnest(rows: NDArray) -> float:
 
 
 def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
-    """Return what such noise does not hide under plants that it is not designed for."""
+    """Return the caveats of such noise under plants that it is not designed for."""
     endless = not request.horizon.ends
     is_iid = request.family.startswith("iid-") and not endless
     has_floor = any(isinstance(part, White) for part in parts)
@@ -214,7 +214,7 @@ def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str,
 
 
 def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
-    """Return what structured noise S (n, r) does not cover and the outputs reveal.
+    """Return the observable components that structured noise S (n, r) misses.
 
     States are named if the outputs reveal them exactly and no noise reaches them.
     """

@@ -176,7 +176,7 @@ def shift_in_region(request: Request, parts: Sequence[NoisePart]) -> float:
 
 
 def _beside_grid(request: Request, parts: Sequence[NoisePart], found: Shift) -> float:
-    """A shift, and what the sensor's grid adds to it."""
+    """A shift, and the sensor grid's contribution to it."""
     grid = grid_shift(parts, request.resolution, request.horizon)
     return float(found.beside_grid(grid).gdp)
 
@@ -538,7 +538,7 @@ class _Task:
         return cost
 
     def _noise(self, parts: tuple[NoisePart, ...]) -> Proposal:
-        """Return what is known of noise."""
+        """Return the known facts of noise."""
         cost = self.cost(parts)
         if not self.request.horizon.ends and isinstance(parts[0], White):
             filtered = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))

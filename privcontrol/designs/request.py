@@ -42,7 +42,7 @@ Models = Sequence[Plants] | PlantRegion | IdentifiedPlant | str | None
 
 @dataclass(frozen=True)
 class Request(Saved, CheckedFields):
-    """Hold what a noise is, or was, designed for: a frozen plan that designs nothing.
+    """Hold the request of a noise: a frozen plan that designs nothing.
 
     These are all arguments of `design_output_noise` but the plant, the weight and
     ``max_std``, checked. Those that are about a plant come by `of_plant`.
@@ -178,7 +178,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """Return what the guarantee says about the sensor's grid."""
+        """Return the guarantee's clause about the sensor's grid."""
         clauses: tuple[str, ...] = ()
         if self.bound is not None:
             clauses = (
@@ -205,7 +205,7 @@ class Request(Saved, CheckedFields):
 
     @property
     def alone(self) -> Request:
-        """The request for the nominal plant alone, with what the region's miss leaves."""
+        """The request for the nominal plant, with the budget less the region's miss."""
         return replace(self, region=None, models=(), budget=self.budget_left)
 
     @property

@@ -1,4 +1,4 @@
-"""What other shapes of a hidden change would cost."""
+"""Costs of other shapes of a hidden change."""
 
 from __future__ import annotations
 

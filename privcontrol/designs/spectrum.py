@@ -1,4 +1,4 @@
-"""What a secret does at each frequency, and the cheapest spectrum of noise that hides it.
+"""The spectrum of a secret's effect, and the cheapest one of noise that hides it.
 
 A `FrequencyGrid` has the points, `Responses` what the outputs show of each move there, and
 `best_spectrum` finds the noise.

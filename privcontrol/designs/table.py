@@ -294,7 +294,7 @@ def _check_room(problem: DesignProblem, matrices: int) -> None:
 
 
 def faster(request: Request, plant: Plant) -> str:
-    """Name what would make a design faster and smaller.
+    """Name the ways to a faster and smaller design.
 
     Noise without a horizon is for plants whose modes all decay.
     """

@@ -249,7 +249,7 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A spectrum in prices of one, with what it leaves of all changes."""
+    """A spectrum in prices of one, with the whitened changes."""
 
     roots: NDArray  # K^(1/2) (N, r, r)
     cost: float  # mean of its trace, whose square is the bound of its weights
@@ -291,7 +291,7 @@ class _Shares(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a search over the weights of some signs has found."""
+    """Result of a search over the weights of some signs."""
 
     shares: _Shares  # that prove most
     bounding: _Step  # the spectrum that is the best for them

@@ -1,4 +1,4 @@
-"""What a user is warned of who makes a loop."""
+"""Warnings for a user who makes a loop."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     x_c+ = A x_c + B s + E u + F r,    u = C x_c + D s + H r,    s = yhat - D_plant u
 
-The controller reads what is published. It knows its own input u, so it can take the
+The controller reads the published outputs. It knows its own input u, so it can take the
 feedthrough of u out of yhat. The difference s = C_plant x + (measurement noise) + gamma
 does not depend on u(t), and no algebraic loop arises.
 
@@ -544,7 +544,7 @@ class OwnLaw(Law):
     def _answer(
         self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
     ) -> ArrayLike:
-        """Return what the user's code returns."""
+        """Return the answer of the user's code."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -1,4 +1,4 @@
-"""A private loop as data, and what drives it in a run.
+"""A private loop as data, and the signals that drive it in a run.
 
 What simulates, prices or shows a loop needs no more than this. The doors to all that
 stand on `PrivateLoop`. Inside, every signal is (time, signal, run), as
@@ -208,7 +208,7 @@ def refuse_moments(loop: LoopData, name: str) -> None:
         )
 
 
-# -- what drives a run -----------------------------------------------------------------
+# -- signals of a run ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

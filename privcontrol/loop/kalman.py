@@ -45,7 +45,7 @@ from .side import Weights, at_sample
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """Hold what a filter knows of plant and noise before the first reading.
+    """Hold a filter's prior of plant and noise before the first reading.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Knowledge:
         P0: NDArray | None,
         kind: type = NoisePart,
     ) -> Knowledge:
-        """Return what is known of a loop with disturbances of QN and RN, and P0 of x(0).
+        """Return the prior of a loop with disturbances of QN and RN, and P0 of x(0).
 
         Parts of the noise of another ``kind`` are left out.
         """

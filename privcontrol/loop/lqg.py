@@ -38,7 +38,7 @@ _MOST_DIFFUSE = 1e8
 def knowledge_of(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> Knowledge | DenseKnowledge:
-    """Return what a filter knows that knows the noise, of any kind."""
+    """Return the prior of a filter that knows the noise, of any kind."""
     if noise is not None and is_dense(noise.process):
         return DenseKnowledge.of(plant, weights, noise_covariance(noise.process), P0)
     if noise is None or noise.horizon.ends:
@@ -105,7 +105,7 @@ def constant_filter(
 
 @dataclass(frozen=True, eq=False)
 class LqgDesign(ByContent, Saved):
-    """Hold what an LQG loop was designed for, so it can be designed for other noise.
+    """Hold the request of an LQG loop, so it can be designed for other noise.
 
     Attributes
     ----------

@@ -376,7 +376,7 @@ class OverRun(Expected):
 
 
 def expected_total(loop: LoopData) -> float:
-    """Return what a loop costs with its prior, QN and RN and zero reference.
+    """Return the cost of a loop with its prior, QN and RN and zero reference.
 
     The terminal term counts. Without a horizon it is the cost of a sample.
     """

@@ -76,7 +76,7 @@ class OnlineController:
         feedforward: ArrayLike | None = None,
         applied: ArrayLike | None = None,
     ) -> NDArray:
-        """Take what is published at this sample, and return the controller's inputs.
+        """Take this sample's published outputs, and return the controller's inputs.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class OnlineController:
         Raises
         ------
         PrivacyError
-            If the horizon has ended: what is published later nothing protects.
+            If the horizon has ended: nothing protects later publications.
         ValueError, control.ControlDimension
             If a sample is lost to a controller that predicts nothing, a reference or
             feedforward is given to one that takes none, or a shape does not fit.

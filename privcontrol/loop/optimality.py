@@ -43,7 +43,7 @@ from .kalman import finite_model
 from .moments import Expected, expected_total, knowledge, steady_state_cost
 from .noise_program import NoiseProgram
 
-#: What costs are compared with where no bound of noise is known.
+#: Comparison of costs where no bound of noise is known.
 _WITHOUT_NOISE = "a loop without noise, the only bound known for this secret"
 
 #: Frequencies at which the bound without a horizon is evaluated, and those next to the
@@ -199,7 +199,7 @@ def shift_of_any_law(noise: OutputNoise) -> float | None:
 
 
 def _without_noise(loop: LoopData) -> float:
-    """What the best loop costs that publishes the readings as they are."""
+    """The least cost of a loop that publishes the readings as they are."""
     design = loop.known_design
     samples = loop.private_noise.horizon
     law = design.law(loop.side, loop.weights, None, samples)

@@ -210,7 +210,7 @@ class _PricedLoop:
         return cls(loop, math.sqrt(price))
 
     def noise_weight(self, horizon: float) -> Callable[[ArrayLike], NDArray]:
-        """Return the map from output noise over a run to what it costs."""
+        """Return the map from output noise over a run to its cost."""
         half = cast("Callable[[ArrayLike], NDArray]", self.loop.noise_weight(horizon))
 
         def both(columns: ArrayLike) -> NDArray:

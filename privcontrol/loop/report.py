@@ -95,7 +95,7 @@ def _installed_version() -> str:
 
 
 def _identity(noise: OutputNoise, date: str) -> str:
-    """What identifies this report: date, version, design file and events."""
+    """Identity of this report: date, version, design file and events."""
     changes = [noise.guarantee.scope.change]
     if changes == [None] and noise.request is not None:
         changes = [secret.change for secret in noise.request.adjacency.parts]

@@ -105,7 +105,7 @@ def simulate(
 def _task(
     loop: LoopData, law: Law, signals: LoopSignals, limits: NDArray | None
 ) -> SuperposedTrials | StreamedTrials | SteppedTrials:
-    """Return what computes a block of trials."""
+    """Return a function that computes a block of trials."""
     noise = loop.private_noise
     is_linear = loop.truth is None and law is loop.law and not law.is_function
     is_shared = limits is None and not signals.each and not signals.roots

@@ -1,4 +1,4 @@
-"""Certify what output noise hides of a secret: the one place that promises it.
+"""Certify how well output noise hides a secret: the one place that promises it.
 
 `certify` takes the parts of the noise, the secret and the `World` in which it must hold, and
 returns the privacy loss. Designs propose parts, files claim a loss, and both ask here.

@@ -1,4 +1,4 @@
-"""What a sensor's grid adds to the shift of noise.
+"""The contribution of a sensor's grid to the shift of noise.
 
 Readings that are rounded to steps h differ by up to h more than the outputs do.
 """
@@ -26,7 +26,7 @@ def grid_shift(
     horizon: float,
     family: str = "gaussian",
 ) -> float:
-    """Bound what a sensor's grid adds to the shift of noise, zero without a grid.
+    """Bound a sensor grid's contribution to the shift of noise, zero without a grid.
 
     Two readings differ by up to a step h_i more than the outputs do, at each of T samples.
     With a white floor f that is at most the norm of all h_i / f_i. Filtered Gaussian
@@ -65,7 +65,7 @@ def grid_shift(
 def shift_of_resolution(
     resolution: NDArray | None, sizes: NDArray, horizon: int, norm: int
 ) -> float:
-    """Return what a sensor's grid adds to every shift at most, rounded up.
+    """Return the largest contribution of a sensor's grid to every shift, rounded up.
 
     Two readings on a grid h differ by up to h more than the outputs do, at each sample.
     Independent noise of the given sizes (p,) whitens that to (h / size) at each of T p

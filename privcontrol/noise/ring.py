@@ -426,7 +426,7 @@ def _of_window(window: WindowMoves, gram: NDArray, error: float) -> float:
 def _beyond(
     whitening: Sequence[Sequence[tuple[NDArray, NDArray]]], near: Ring
 ) -> float:
-    """Bound what the plant's distance from a ring adds to a shift."""
+    """Bound the contribution of the plant's distance from a ring to a shift."""
     A, B, C, _ = near.stacks
     states = float(_Energy.of_powers(A, np.zeros(len(A))).gain.max())
     gains = []

@@ -59,7 +59,7 @@ class Shift:
     single: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no number, which no comparison would notice later."""
+        """Refuse NaN, which no comparison would notice later."""
         if not self.value >= 0:
             raise UncertifiableError(
                 "no bound of the shift is verified: in double precision it is no number; "
@@ -89,7 +89,7 @@ class Shift:
         return attaining(np.sqrt(self.squares))
 
     def beside_grid(self, grid: float) -> PrivacyLoss:
-        """Return the loss, with what a sensor's grid adds to every shift."""
+        """Return the loss, with a sensor grid's contribution to every shift."""
         if grid == 0:
             return PrivacyLoss.gaussian(self.value, self.moves, self.exact)
         shift = float_above(self.value + grid)

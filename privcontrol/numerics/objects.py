@@ -1,4 +1,4 @@
-"""Objects that do not change and are equal by what they hold."""
+"""Objects that do not change and are equal by their content."""
 
 from __future__ import annotations
 

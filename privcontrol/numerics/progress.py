@@ -13,7 +13,7 @@ from typing import Any
 
 from .errors import PrivacyWarning, frame_of_user
 
-#: Seconds after which a design without a bar says what would be faster.
+#: Seconds after which a design without a bar names faster ways.
 PATIENCE = 10.0
 #: Seconds after which a bar is worth showing.
 SHORT = 2.0

@@ -55,7 +55,7 @@ class Saved:
         _KINDS[cls.__name__.lower()] = cls
 
     def _saved_fields(self) -> dict[str, object]:
-        """Return what a file holds of this object, by name."""
+        """Return the fields of this object in a file, by name."""
         made_with = {field.name: field for field in fields(self) if field.init}
         saved = {name: getattr(self, name) for name in made_with}
         for name in self._omitted:
@@ -201,7 +201,7 @@ def _is_of(value: object, expected: Any) -> bool:
 
 
 def as_path(path: str | os.PathLike) -> Path:
-    """Return a path, or raise an error that says what is expected."""
+    """Return a path, or raise an error that names the expected type."""
     if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
         named = Path(path)
         if named.name:
@@ -219,7 +219,7 @@ def digest_of(content: dict) -> str:
 
 
 def content_of(design: Saved) -> dict[str, Any]:
-    """Return what a design file holds, its digest included."""
+    """Return the content of a design file, its digest included."""
     data = {"schema": SCHEMA, **encode(design)}
     data["digest"] = digest_of(data)
     return data
@@ -247,7 +247,7 @@ def write(path: str | Path, design: Saved) -> None:
 
 
 def read(path: str | Path) -> Any:
-    """Return what a design file holds, or raise an error if it was altered."""
+    """Return the content of a design file, or raise an error if it was altered."""
     file = as_path(path)
     damaged = (
         f"path: expected a design file of privcontrol, got another one at {path!s}"
@@ -287,7 +287,7 @@ def _once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _content(file: Path) -> bytes:
-    """Return what a file holds, unless it is no design or larger than one can be."""
+    """Return the content of a file, unless it is no design or too large for one."""
     try:
         opened = open(file, "rb")  # noqa: SIM115
     except FileNotFoundError as error:

@@ -65,7 +65,7 @@ _REPLANNED = 0.1
 _MOST_CONDITION = 1e7
 
 _WHITE = "white Gaussian noise of constant size in the recorded data"
-#: How the data were recorded, and what a guarantee then takes for granted.
+#: How the data were recorded, and the assumption of a guarantee then.
 _ASSUMPTIONS = {
     "feedback": _WHITE,
     "open-loop": _WHITE,

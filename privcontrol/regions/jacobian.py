@@ -108,7 +108,7 @@ class Region(ByContent, Saved):
 
     @property
     def bounded(self) -> NDArray:
-        """Mask (n + m,) of what the region bounds."""
+        """Mask (n + m,) of bounded states and inputs."""
         return np.isfinite(self.low)
 
     @property
@@ -156,7 +156,7 @@ class Region(ByContent, Saved):
 
     @property
     def unbounded(self) -> str:
-        """Names of what it leaves out."""
+        """Names of unbounded states and inputs."""
         return ", ".join(np.array(self.names)[~self.bounded])
 
 
@@ -438,7 +438,7 @@ def _clauses(
     invariant: bool,
     leaving: float,
 ) -> tuple[str, ...]:
-    """Return what guarantees for the polytope assume."""
+    """Return the assumptions of guarantees for the polytope."""
     states = box.text(last=box.states)
     inputs = box.text(first=box.states)
     everything = box.text()

@@ -90,7 +90,7 @@ class PlantRegion(CheckedFields, Saved, ABC):
     @property
     @abstractmethod
     def clause(self) -> str:
-        """Return what a guarantee for the region takes for granted of the plant."""
+        """Return the assumptions of a guarantee for the region on the plant."""
 
     @property
     def clauses(self) -> tuple[str, ...]:
@@ -808,7 +808,7 @@ class PlantBox(ByContent, PlantRegion):
 
 
 def _checked(parts: object, adjacency: object, horizon: float) -> Horizon:
-    """Return the horizon, and refuse what no shift can be certified of."""
+    """Return the horizon, and refuse one for which no shift can be certified."""
     for part in sequence_of(parts, "parts", "parts of noise"):
         instance_of(part, NoisePart, "parts", "noise.parts")
     instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")

@@ -1,4 +1,4 @@
-"""State what is hidden: the trajectories, and the moves that neighbours differ by."""
+"""State the secret: the trajectories, and the moves that neighbours differ by."""
 
 import lazy_loader
 

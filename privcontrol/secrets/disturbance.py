@@ -55,7 +55,7 @@ from .secret import (
 )
 from .states import InitialStateAdjacency, PlantAdjacency
 
-#: What a disturbance adjacency leaves open.
+#: Caveats of a disturbance adjacency.
 INITIAL_STATE = "the initial state"
 _LONGER = "longer ones"  # behind what is said of a change that repeats
 #: Why events that are moved need one plant for the whole run.
@@ -243,7 +243,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return [every] if self.together else [[column] for column in every]
 
     def _check_moving(self) -> None:
-        """Refuse what does not go with events whose time or signal is secret."""
+        """Refuse options that do not go with events whose time or signal is secret."""
         self._set(moved=sample_count(self.moved, "moved", zero=True))
         instance_of(self.which, bool, "which")
         if not self.is_moving:
@@ -807,7 +807,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return (*left, "changes of another signal", INITIAL_STATE)
 
     def _of_moved_event(self, manifold: Any) -> list[str]:
-        """Return what is not hidden of an event that is at another time or signal."""
+        """Return the caveats for an event that is at another time or signal."""
         told = ["its size"]
         if self._compares_shares:
             told = ["its size as a share of the radius"]
@@ -827,7 +827,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return left
 
     def _of_other_shape(self, manifold: Any) -> str:
-        """Return what is not hidden of a change of another length or shape."""
+        """Return the caveat for a change of another length or shape."""
         if self.profiles is not None:
             return "changes of another shape"
         if self.duration > 1:

@@ -117,7 +117,7 @@ def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray, ...]:
 
 
 class DisturbedQuery(PlantQuery):
-    """Hold what a plant publishes of its initial state and of the secret signals."""
+    """Hold the map from the initial state and the secret signals to the outputs."""
 
     manifold: DisturbedManifold
 

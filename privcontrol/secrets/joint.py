@@ -140,7 +140,7 @@ class JointAdjacency(Adjacency, Frozen):
 
 
 def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
-    """Return what a plant publishes of the secret that an adjacency is about."""
+    """Return the map from the secret of an adjacency to a plant's outputs."""
     found = disturbances(adjacency)
     if not found:
         return OutputQuery(trajectory_manifold(plant, horizon))

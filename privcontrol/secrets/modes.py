@@ -61,7 +61,7 @@ class Mode:
         return _name_of(self.eigenvalue, self.states)
 
     def explanation(self, horizon: int) -> str:
-        """Why this mode is expensive, and what to do about it."""
+        """Why this mode is expensive, and the ways out."""
         factor = "more than 1e308 times"
         if np.isfinite(self.growth):
             factor = f"{self.growth:.2g} times"

@@ -1,4 +1,4 @@
-"""Say what a hidden change adds to the outputs of a plant.
+"""State the effect of a hidden change on the outputs of a plant.
 
 `Responses` are the outputs' differences over a horizon. `SecretInputs` are the same change
 as inputs of a linear system, for runs of any length and for plants that vary.
@@ -568,7 +568,7 @@ class Secret(Adjacency):
         return self.moves(trajectory_manifold(plant, horizon))
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
-        """Return what the hidden moves add to a ``plant``'s outputs, rounded from balls."""
+        """Return a ``plant``'s output responses to the hidden moves, from balls."""
         moves = self.moves(trajectory_manifold(plant, horizon))
         if isinstance(moves, RunMoves):
             return Responses(moves.responses(plant, np.arange(len(moves.vectors.T))))

@@ -1,4 +1,4 @@
-"""State adjacency, which says what states may move at what times by how much.
+"""State adjacency: which states may move at which times by how much.
 
 "Entry k of the state at time j moves by at most mu_k, the others at that time held" is the
 move z = mu_k A^-j e_k of the initial state (DPAM Theorem 3, eq. (22)). It names its charts

@@ -55,7 +55,7 @@ from ..systems.powers import exact_response
 from ..systems.transitions import stack_of_run
 from ..systems.varying import Plants, VaryingPlant, plant_of
 
-#: What every guarantee about the outputs of a run takes for granted.
+#: Assumption of every guarantee about the outputs of a run.
 PUBLIC_LOOP = (
     "controller, reference, inputs and initial estimate computed without the secret"
 )

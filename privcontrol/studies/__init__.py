@@ -1,4 +1,4 @@
-"""Studies over many designs and loops: what privacy costs, and how it grows with the horizon."""
+"""Studies over many designs and loops: the cost of privacy, and its growth."""
 
 import lazy_loader
 

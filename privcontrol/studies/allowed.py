@@ -42,7 +42,7 @@ class Allowed:
         rms: Mapping[str, float] | None,
         states: tuple[str, ...],
     ) -> Allowed:
-        """Return what is allowed by a cost and by errors of some states, both optional."""
+        """Return the limits on a cost and on errors of some states, both optional."""
         if not isinstance(rms, Mapping | None):
             raise TypeError(
                 "rms: expected a mapping of states to errors, such as "

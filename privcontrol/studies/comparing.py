@@ -1,4 +1,4 @@
-"""Compute what a loop costs against epsilon, each design of noise for each budget.
+"""Compute the cost of a loop against epsilon, each design of noise for each budget.
 
 Structured and independent noise are comparable over the same horizon and for the same
 gains only. Of two given gains every design takes the better.

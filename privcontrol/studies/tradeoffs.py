@@ -1,4 +1,4 @@
-"""What a trade-off answers: a loop's cost and errors against epsilon, and which to take."""
+"""A trade-off: a loop's cost and errors against epsilon, and which to take."""
 
 from __future__ import annotations
 

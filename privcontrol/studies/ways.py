@@ -442,7 +442,7 @@ class _Public:
 
     @cached_property
     def total(self) -> float:
-        """What the loop costs without noise."""
+        """The cost of the loop without noise."""
         return self.expected.total(self.loop.data)
 
     def price(self, noise: OutputNoise) -> float:
@@ -590,7 +590,7 @@ def _priced(public: _Public | None, samples: Horizon) -> _Public | None:
 
 
 def _measured(adjacency: Adjacency, plant: Plant) -> str:
-    """Return what the secret's largest effects are about, in words."""
+    """Return the subject of the secret's largest effects, in words."""
     words = one_move_of(adjacency)
     return f"{words} (unstable growth apart)" if growth_of(plant) > 1 else words
 

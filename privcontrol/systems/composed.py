@@ -1,4 +1,4 @@
-"""Plants made of a plant and what is added on site: delays, or a controller.
+"""Plants made of a plant and additions on site: delays, or a controller.
 
 A delay adds the past as states, exactly and by name. A setpoint that a controller on site
 follows is an exogenous input of the closed loop, which a `DisturbanceAdjacency` hides.
@@ -26,7 +26,7 @@ from .linear import LinearSystem, beside
 #: Samples of the longest delay.
 _MOST_SAMPLES = 10_000
 
-#: Names of what leaves the plant through the gate.
+#: Names of the signals that leave the plant through the gate.
 _PUBLISHED = re.compile(r"yhat(\[.*\])?")
 
 
