@@ -1596,14 +1596,8 @@ def prove_stable(taps):
 SIGNALS = "disturbanceadjacency"
 SECRETS = "stateadjacency", "initialstateadjacency", SIGNALS
 #: Fields of a secret that some kinds and files leave out.
-USUAL = {
-    "norm": None,
-    "times": None,
-    "shape": "level",
-    "profiles": None,
-    "window": None,
-}
-USUAL |= {"duration": 1, "events": 1, "separation": 0, "moved": 0}
+USUAL: dict = dict.fromkeys(["norm", "times", "profiles", "window"])
+USUAL |= {"shape": "level", "duration": 1, "events": 1, "separation": 0, "moved": 0}
 USUAL |= {"which": False, "together": False}
 
 # -- a file --------------------------------------------------------------------------
