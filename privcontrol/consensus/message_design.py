@@ -22,7 +22,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import FEW_ROUNDS, FINE, MOST_NAMED, ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
@@ -35,7 +35,7 @@ from .message_noise import (
     NodeAdjacency,
 )
 from .network import WEIGHTS, Network, core_of, read_network
-from .private import MOST_NAMED, MOST_SHARED, PrivateConsensus
+from .private import MOST_SHARED, PrivateConsensus
 
 #: Whose loss is to be least: the worst node's, or that of all nodes together.
 OBJECTIVES = ("worst", "total")
@@ -49,9 +49,6 @@ _LEAST_OWN = -14.0
 
 #: Agents whose exposures differ by less, relatively, draw the same share.
 _EVEN = 0.02
-
-#: Speed: steps towards the noise that each agent needs of its own.
-_ROUNDS = 12
 
 
 @partial(
@@ -355,7 +352,7 @@ def _shared_noise(
         found.append(_least_share(held, core, coalition, over_allowed, is_auto))
     among = tuple({exposure.coalition(node) for node in range(len(alone))})
     own = equal
-    for _ in range(_ROUNDS):
+    for _ in range(FEW_ROUNDS):
         own = replace(own, scales=np.minimum(own.scales * np.sqrt(exposed), alone))
         exposed = over_allowed(own.exposure_to_any(coalition, among))
     own = replace(own, pairwise_std=noise.pairwise_std)

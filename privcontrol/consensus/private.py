@@ -34,7 +34,7 @@ from ..numerics.checks import (
 )
 from ..numerics.labels import html_table
 from ..numerics.objects import Frozen
-from ..numerics.thresholds import LARGEST_SIZE, ROUNDED
+from ..numerics.thresholds import LARGEST_SIZE, MOST_NAMED, ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope, released, shown
 from ..privacy.loss import PrivacyLoss, checked_delta
 from ..privacy.release import exact_data
@@ -62,9 +62,6 @@ MOST_SHARED = 1 / ROUNDED
 #: Speed: coalitions whose exposures are kept, for the guarantees of one node after
 #: another.
 _KEPT = 8
-
-#: Agents that a text names. Of more it gives the number.
-MOST_NAMED = 10
 
 _COMMON: tuple[str, ...] = (
     "each node keeps its one draw of noise and computes its steps from published "

@@ -32,7 +32,7 @@ from ..numerics.checks import (
     positive_number,
 )
 from ..numerics.errors import warn_user
-from ..numerics.thresholds import BLOCK
+from ..numerics.thresholds import BLOCK, MOST_STEPS
 from ..privacy.guarantee import PrivacyGuarantee
 from ..response import PrivateResponse, run_trials
 from .message_noise import READOUTS, AgentNoise
@@ -55,9 +55,6 @@ _PARTS = 12
 #: Share of the error probability that goes to a bound of the rate, and its products.
 _RATE_SHARE = 0.1
 _RATE_PRODUCTS = 60
-
-#: Steps beyond this are no simulation of averaging, but a slip.
-MOST_STEPS = 10**7
 
 
 def trial_block(numbers: int) -> int:

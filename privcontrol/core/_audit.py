@@ -27,7 +27,7 @@ from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import Seed, generator, positive_integer, real_array
 from ..numerics.errors import NotRealizableError, answer
 from ..numerics.linalg import column_norms
-from ..numerics.thresholds import BLOCK, CERTAIN, MOST_HELD
+from ..numerics.thresholds import BLOCK, CERTAIN, MOST_HELD, MOST_STEPS
 from ..privacy.budget import PrivacyBudget, checked_rate
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
 from ..privacy.hidden import rounded_down
@@ -43,8 +43,6 @@ from .query import LinearQuery
 _CHOOSING = 0.2
 #: Fewer trials than this decide nothing.
 _FEWEST = 1000
-#: More trials than this take hours.
-_MOST = 10**8
 #: Where a claim is tested that quotes no delta of its own.
 _DELTA = 1e-2
 #: Moves that are tried out before one is audited.
@@ -189,9 +187,9 @@ def audit(
     rng = generator(rng)
     trials = positive_integer(trials, "trials")
     confidence = checked_rate(confidence, "confidence")
-    if not _FEWEST <= trials <= _MOST:
+    if not _FEWEST <= trials <= MOST_STEPS:
         raise ValueError(
-            f"trials: expected {_FEWEST} to {_MOST:.0e}, which determine epsilon to three "
+            f"trials: expected {_FEWEST} to {MOST_STEPS:.0e}, which determine epsilon to three "
             f"digits, got {trials}"
         )
     if adjacency is None and inputs is None:  # what it was designed for

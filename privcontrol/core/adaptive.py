@@ -25,7 +25,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import BudgetExceededError, PrivacyError
 from ..numerics.linalg import EPS, float_above, round_up
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import ROUNDED, SHARP
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.guarantee import (
     PrivacyGuarantee,
@@ -59,9 +59,6 @@ _PUBLIC_ANSWERS = (
 )
 
 _DRAWN_ONCE = "the noise drawn once for the run"
-
-#: Relative share of what remains that is left to the rounding of shifts.
-_SHARE_OF_ROUNDING = 1e-11
 
 
 class AdaptiveReleases:
@@ -195,7 +192,7 @@ class AdaptiveReleases:
         """Shift that one more release may show of any hidden move, rounded down."""
         norm = self._family.shift_norm
         rest = max(0.0, self._limit**norm - float(self._shown.max()))
-        return rest ** (1 / norm) * (1 - _SHARE_OF_ROUNDING)
+        return rest ** (1 / norm) * (1 - SHARP)
 
     def extend(self, entries: ArrayLike, offset: ArrayLike = ()) -> None:
         """Take in the next private ``entries`` (k,) of the data.

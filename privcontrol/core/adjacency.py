@@ -32,7 +32,7 @@ from ..numerics.checks import (
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import array_identity
-from ..numerics.thresholds import CERTAIN
+from ..numerics.thresholds import CERTAIN, MOST_NAMED
 from ..privacy.hidden import Hidden, no_adjacency, rounded_down
 from .manifold import (
     AffineManifold,
@@ -41,9 +41,6 @@ from .manifold import (
     Moves,
     spanned,
 )
-
-#: Entries that a statement names. Of more it gives the number.
-_MOST_NAMED = 5
 
 #: Candidates for the corners of a box on a manifold that are gone through.
 _MOST_CORNERS = 200_000
@@ -303,11 +300,11 @@ class ManifoldAdjacency(Adjacency):
         entries, radii = self._protected(len(self.radius))
         pairs = zip(_names(entries), radii, strict=True)
         clauses = [f"{name} by at most {rounded_down(mu)}" for name, mu in pairs]
-        rest = radii[_MOST_NAMED:]
+        rest = radii[MOST_NAMED:]
         if len(rest) > 1:
             sizes = f"{rounded_down(min(rest))} to {rounded_down(max(rest))}"
             others = f"one of {len(rest)} others by at most its radius ({sizes})"
-            clauses[_MOST_NAMED:] = [others]
+            clauses[MOST_NAMED:] = [others]
         return " or ".join(clauses)
 
     def caveats(self, manifold: AffineManifold) -> tuple[str, ...]:
@@ -493,9 +490,9 @@ def _names(entries: Iterable) -> list[str]:
 def listed(names: Iterable[str], rest: str, last: str = "or") -> str:
     """Return "a, b or c" for names, and "a, ... or 7 others" for many."""
     names = list(names)
-    more = len(names) - _MOST_NAMED
+    more = len(names) - MOST_NAMED
     if more > 1:
-        names[_MOST_NAMED:] = [f"{more} {rest}"]
+        names[MOST_NAMED:] = [f"{more} {rest}"]
     if len(names) == 1:
         return names[0]
     first = ", ".join(names[:-1])

@@ -33,8 +33,6 @@ from ..privacy.release import (
 from .manifold import Moves
 from .noise import Noise
 
-#: Relative step by which radial noise grows that misses its budget by rounding.
-RADIAL_STEP = 1e-7
 #: The least share of draws that a radius may leave.
 _LEAST_KEPT = 1e-3
 

@@ -31,7 +31,7 @@ from ..privacy.radial_design import (
     laplace_size,
 )
 from .adjacency import Adjacency, checked_adjacency
-from .ball_noise import RADIAL_STEP, BallNoise, BlockNoise
+from .ball_noise import BallNoise, BlockNoise
 from .manifold import Moves
 from .mechanism import Mechanism, guarantee_of
 from .noise import GaussianNoise, LaplaceNoise, Noise
@@ -174,7 +174,7 @@ class DesignRequest:
             if shift > size.rate * (1 + LARGEST_EXCESS):
                 return shift / size.rate
             meets = guarantee.loss.released(self.releases).satisfies(self.budget)
-            return 1.0 if meets else max(shift / size.rate, 1 + RADIAL_STEP)
+            return 1.0 if meets else max(shift / size.rate, 1 + ROUNDED)
 
         return self.sized(law, factor, 1.0, excess, lower_bound)
 
@@ -188,7 +188,7 @@ class DesignRequest:
 
         def excess(guarantee: PrivacyGuarantee) -> float:
             meets = guarantee.loss.released(releases).satisfies(budget)
-            return 1.0 if meets else 1 + RADIAL_STEP
+            return 1.0 if meets else 1 + ROUNDED
 
         scale = blocks_size(unit.loss, budget, releases)
         return self.sized(law, factor, scale, excess, math.nan)

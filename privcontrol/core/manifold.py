@@ -51,6 +51,7 @@ from ..numerics.thresholds import (
     BLOCK,
     LARGEST_SIZE,
     MOST_HELD,
+    PATIENCE,
     ROUNDED,
     SHARP,
     THINNEST,
@@ -338,9 +339,6 @@ class EllipsoidMoves(Moves):
 
 # -- circuits --------------------------------------------------------------------------
 
-#: What the circuits of a manifold may take, by an estimate.
-MOST_SECONDS = 10.0
-
 #: Numbers of all moves up to which they are kept as rationals.
 _MOST_RATIONALS = 30_000
 
@@ -452,13 +450,13 @@ def split(source: NDArray, freedom: NDArray | None) -> list[Component]:
 
 def refuse_long(components: Sequence[Component]) -> None:
     """Raise a ``ValueError`` if the circuits would take longer than anyone waits."""
-    if sum(component.seconds for component in components) <= MOST_SECONDS:
+    if sum(component.seconds for component in components) <= PATIENCE:
         return
     worst = max(components, key=lambda component: component.seconds)
     size = len(worst.index)
     raise ValueError(
         f"the circuits of {size} entries tied by {size - worst.dimension} constraints "
-        f"({worst.count:,} candidates) would take more than {MOST_SECONDS:g} "
+        f"({worst.count:,} candidates) would take more than {PATIENCE:g} "
         "seconds: hide explicit moves (DirectionAdjacency) or all moves up to a length "
         "(BallAdjacency) instead, or name charts"
     )
@@ -1074,7 +1072,7 @@ class AffineManifold(Frozen):
         array([[1.]])
         """
         radii = self._sizes(radii)
-        if sum(part.seconds for part in self._components) > MOST_SECONDS:
+        if sum(part.seconds for part in self._components) > PATIENCE:
             return None
         moves = []
         for part in self._components:

@@ -14,11 +14,12 @@ from ..numerics.balls import Rational
 from ..numerics.checks import Seed, generator, one_of, positive_number
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above, round_up
+from ..numerics.thresholds import ROUNDED
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.radial_design import truncation_of
 from ..privacy.release import StandardEntry, Step, exact_data, exact_release, on_grid
-from .ball_noise import RADIAL_LAWS, RADIAL_STEP, BallNoise
+from .ball_noise import RADIAL_LAWS, BallNoise
 from .noise import FAMILIES, Noise, family_of
 
 #: The law of standard entries, which radial noise draws together for a row.
@@ -112,7 +113,7 @@ def size_for(
             "budget"
         )
     quoted = budget.delta or PrivacyGuarantee.quoted_delta
-    step = RADIAL_STEP if isinstance(law, BallNoise) else EPS
+    step = ROUNDED if isinstance(law, BallNoise) else EPS
 
     def evaluated(scale: float) -> tuple[PrivacyGuarantee, float]:
         loss = law.loss_of_size(float_above(widest / scale))

@@ -21,7 +21,7 @@ from ..noise.within import walls_of
 from ..numerics.checks import real_array, sample_count
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import smallest
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import FINE, LARGEST_FACTOR, ROUNDED
 from ..privacy.budget import PrivacyBudget, kappa_upper
 from ..privacy.horizon import Run
 from ..privacy.walls import Wall
@@ -37,8 +37,6 @@ Limit = float | tuple[float, float]
 #: Sizes of noise that are tried, relative to the next one, and how far they go.
 _STEP = 0.98
 _SIZES = 150
-#: Largest factor of a bound that is looked for.
-_LARGEST = 1e6
 
 
 def checked_bound(
@@ -261,7 +259,7 @@ def _least_factor(keeps: _Keeping, walls: Sequence[Wall]) -> float | None:
     low, high = 1.0, 2.0
     while keeps.largest(farther(high)) is None:
         low, high = high, 2 * high
-        if high > _LARGEST:
+        if high > LARGEST_FACTOR:
             return None
     for _ in range(14):
         middle = math.sqrt(low * high)

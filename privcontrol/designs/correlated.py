@@ -21,7 +21,7 @@ from ..noise.whitened import shift_sizes
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import round_up
 from ..numerics.progress import piece
-from ..numerics.thresholds import MANY_DIMENSIONS, ROUNDED
+from ..numerics.thresholds import MANY_DIMENSIONS, ROUGH, ROUNDED
 from ..secrets.disturbance import disturbances
 from ..secrets.secret import Apart, Responses, Windows, all_responses
 from .cheapest_covariance import Cheapest, cheapest_covariance
@@ -29,10 +29,8 @@ from .fitted import fitted, scaled_to_fit
 from .long_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 
-#: Floors that are tried for changes that come apart, as shares of independent noise, and
-#: the gap at which a search beside them ends.
+#: Floors that are tried for changes that come apart, as shares of independent noise.
 _SHARES = (0.03, 0.1, 0.3)
-_OF_A_TRY = 1e-3
 
 
 def is_energy_ball(adjacency: Adjacency) -> bool:
@@ -139,7 +137,7 @@ def _with_larger_floors(
         larger = replace(problem, request=request)
         beyond = shape
         if size < MANY_DIMENSIONS:
-            beyond = cheapest_covariance(larger, responses, _OF_A_TRY).root
+            beyond = cheapest_covariance(larger, responses, ROUGH).root
         added = np.sqrt(larger.floor**2 - problem.floor**2)
         roots.append(np.hstack([beyond, np.diag(added)]))
     return roots

@@ -34,6 +34,7 @@ from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE
 from ..privacy.budget import scale_to_budget
 from ..secrets.secret import SecretInputs
+from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response
 from .problem import DesignProblem, Proposal, StationaryDesign, price_of
 from .realisation import FLOOR
@@ -64,9 +65,7 @@ _ROUNDED = (
 _USUAL_GAP = 0.01
 #: Orders of autoregressions that are tried, relative to the longest change.
 _AUTOREGRESSIVE = (2, 4)
-#: Frequencies at which a plant is looked at, and its least relative gain for noise that
-#: enters with the secret.
-_LOOKED_AT = 33
+#: Least relative gain of a plant for noise that enters with the secret.
 _NEVER_SILENT = 1e-4
 #: How many times more white noise a further attempt adds than the one before.
 _COARSER = 10.0
@@ -333,7 +332,7 @@ def _enters_with(secret: SecretInputs) -> bool:
     outputs = len(secret.system.C)
     longest = max([window.size for window in secret.windows], default=0)
     if longest > MOST_EXACT and secret.inputs == outputs:
-        points = np.exp(1j * np.linspace(0, np.pi, _LOOKED_AT))
+        points = np.exp(1j * np.linspace(0, np.pi, FREQUENCIES))
         response = frequency_response(secret.scaled_system, points)
         sizes = np.linalg.svd(response, compute_uv=False)
         return bool(sizes.min() > _NEVER_SILENT * sizes.max())

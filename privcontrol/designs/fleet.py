@@ -20,7 +20,7 @@ from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
-from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, ROUNDED
+from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, MOST_NAMED, ROUNDED
 from ..secrets.disturbance import is_dense
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
@@ -39,8 +39,6 @@ _ONE_SYSTEM = 200
 _ONE_COUPLED = 64
 #: Units that are designed without their symmetry where their modes fail.
 _MOST_DENSE = 12
-#: Kinds of units that are named one by one.
-_MOST_WORDS = 3
 
 
 def is_fleet(problem: DesignProblem) -> bool:
@@ -197,7 +195,7 @@ def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
             words.append(own if kind.count == 1 else f"{kind.count} times {own}")
         else:
             words.append(f"{kind.count} equal units" if kind.count > 1 else "1 unit")
-    if len(words) > _MOST_WORDS:
+    if len(words) > MOST_NAMED:
         total = sum(kind.count for kind in kinds)
         return f"{total} units of {len(kinds)} kinds"
     return " and ".join(words)

@@ -55,6 +55,8 @@ from .windowed import Weighted
 #: beside a floor has to grow than its excess.
 _HOPELESS = 1.01
 _STEEPEST = 4
+#: Gap of designs and ellipsoids that are only compared.
+GAP_OF_A_TRY = 1e-4
 
 WeightRoot = Callable[[NDArray], NDArray]
 #: Price of the noise, the trace of its covariance by default.

@@ -18,6 +18,7 @@ from ..noise.parts import Blocks, Radial, Structured, White
 from ..noise.shift import certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, smallest
+from ..numerics.thresholds import LARGEST_FACTOR
 from ..privacy.joint import PRECISION
 from ..privacy.loss import PrivacyLoss
 from ..privacy.radial_design import (
@@ -31,9 +32,6 @@ from ..secrets.distinguished import told_rank
 from ..secrets.hiding import coordinates_in
 from .problem import DesignProblem, Proposal, white_cost
 from .structured import tangent_noise
-
-#: How much larger radial noise may become by the floor's share of the budget.
-_MOST_GROWTH = 1e6
 
 
 def radial(problem: DesignProblem) -> Proposal:
@@ -150,7 +148,7 @@ def _ball_beside(problem: DesignProblem, unit: Radial, left: float) -> float:
 
     start = 1 / ball_rate_of(problem.budget, unit.once, releases)
     return 1 / smallest(
-        meets, 0.0, start, tolerance=PRECISION, limit=_MOST_GROWTH * start
+        meets, 0.0, start, tolerance=PRECISION, limit=LARGEST_FACTOR * start
     )
 
 

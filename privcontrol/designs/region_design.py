@@ -35,7 +35,7 @@ from ..noise.shift import Shift, certified_shift
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, shortened
 from ..numerics.progress import piece, search_round
-from ..numerics.thresholds import ROUNDED, SMALLEST
+from ..numerics.thresholds import FEW_ROUNDS, ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..regions.region import Compared, PlantPolytope, near_shift
 from ..secrets.disturbance import is_dense
@@ -50,6 +50,7 @@ from ..systems.linear import (
 )
 from .endless_design import stationary_design
 from .problem import (
+    GAP_OF_A_TRY,
     DesignProblem,
     Proposal,
     Rough,
@@ -59,10 +60,6 @@ from .problem import (
 )
 from .request import Request
 
-#: Rounds of designs for smaller and smaller budgets.
-_MOST_ROUNDS = 12
-#: Speed: rounds for noise that is designed for one plant and covers those near it.
-_NEAR_ROUNDS = 5
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
 #: Excess of scaled noise over its budget from which on it is given up.
@@ -80,13 +77,12 @@ _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.1
 #: The same for a region, whose bounds take longer: the first one and the largest one
 #: relative to independent noise, and the least one relative to the first.
 _FIRST, _ABOVE, _BELOW, _COARSE = -2.5, 1.0, -4.4, 0.2
-#: Gap of designs that are compared for lists, or dense and certified for a region, and the
-#: one up to which the bound of those for regions, whose gap is that of the request, stands
-#: for the least cost.
-_GAP_OF_A_TRY, _NEAR = 1e-4, 1e-2
-#: Speed: logarithms of floors between which the first models of the cost are made, the
-#: longest step, and how many models there are.
-_WIDE, _LONGEST, _MOST_MODELS = 0.4, 2.0, 12
+#: Gap up to which the bound of designs for regions, whose gap is that of the request,
+#: stands for the least cost.
+_NEAR = 1e-2
+#: Speed: logarithms of floors between which the first models of the cost are made, and the
+#: longest step.
+_WIDE, _LONGEST = 0.4, 2.0
 
 _REMEMBERED = (
     "models: no bound for runs of any length is found, since at an extreme of the models "
@@ -121,7 +117,7 @@ def of_region(problem: DesignProblem, size: Size) -> Proposal:
         If no smaller budget makes the certified shift small enough.
     """
     standing = problem.request.standing
-    return _meeting_budget(problem, size, standing, shift_in_region, _MOST_ROUNDS)
+    return _meeting_budget(problem, size, standing, shift_in_region)
 
 
 def _meeting_budget(
@@ -129,7 +125,6 @@ def _meeting_budget(
     size: Size,
     standing: Request,
     shift_of: ShiftOf,
-    most_rounds: int,
 ) -> Proposal:
     """Noise for a request that stands for a region, until the region's shift is allowed."""
     request = problem.request
@@ -139,7 +134,7 @@ def _meeting_budget(
     lower_bound = math.nan
     tried: list[tuple[float, float]] = []
     rough: Rough | None = None  # noise for the budget itself may be all that it takes
-    for rounds in range(most_rounds):
+    for rounds in range(FEW_ROUNDS):
         budget = PrivacyBudget(gdp=target)
         is_scaled = request.scale or rounds > 0  # a factor that is given is tried first
         asked = replace(standing, budget=budget, releases=1, scale=is_scaled)
@@ -156,7 +151,7 @@ def _meeting_budget(
             return replace(sized, lower_bound=lower_bound)
         if rough is None:
             is_sharp = not is_dense(request.adjacency)
-            rough = Rough(ROUNDED if is_sharp else _GAP_OF_A_TRY)
+            rough = Rough(ROUNDED if is_sharp else GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
@@ -272,7 +267,7 @@ def _near_one(problem: DesignProblem, size: Size) -> Proposal | None:
     try:
         if request.floor is None:
             return _beside_some_floor(problem, size)
-        return _meeting_budget(problem, size, request.alone, _near_shift, _NEAR_ROUNDS)
+        return _meeting_budget(problem, size, request.alone, _near_shift)
     except (ValueError, PrivacyError, UncertifiableError):
         return None
 
@@ -593,7 +588,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
         largest = np.log(_independent(nominal, size))
         start = largest + _FIRST
         if apart or not in_region:
-            gap = request.gap if in_region else _GAP_OF_A_TRY
+            gap = request.gap if in_region else GAP_OF_A_TRY
             search = _Search(standing, size, largest, gap=gap)
             search.along_all(_LOWEST, _HIGHEST, _WIDE if apart else _FLOOR_SHARP)
             if apart:
@@ -643,7 +638,7 @@ class _Search:
         size: Size,
         start: NDArray,
         excess_of: Callable[[Proposal], float] = lambda sized: 1.0,
-        gap: float = _GAP_OF_A_TRY,
+        gap: float = GAP_OF_A_TRY,
     ) -> None:
         """Raise the floor from a start until there is noise."""
         self._numbers = count(1)
@@ -716,7 +711,7 @@ class _Search:
         outputs = len(self.logs)
         bends = np.zeros((outputs, outputs))
         width = _WIDE
-        for number in range(_MOST_MODELS):
+        for number in range(FEW_ROUNDS):
             centre = self.logs
             least = self._lowest_cost
             steps = width * np.eye(outputs)

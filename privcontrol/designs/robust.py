@@ -26,7 +26,7 @@ from ..privacy.budget import scale_to_budget
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-from .problem import DesignProblem, Proposal, Rough, white_cost
+from .problem import GAP_OF_A_TRY, DesignProblem, Proposal, Rough, white_cost
 from .state_factor import structured_factor
 
 #: Size of structured noise relative to the floor below which it is left out.
@@ -36,8 +36,7 @@ _FEW_ROUNDS = 4
 _LARGE = 24
 #: Directions of a ball that reach this far into the ellipsoid may later touch it.
 _NEAR = 1 - 1e-2
-#: Gap of the first ellipsoid, and how much sharper the next one is than it has to be.
-_COARSE = 1e-4
+#: How much sharper the next ellipsoid is than it has to be.
 _SHARPER = 0.1
 #: Divide and conquer, the default, fails to converge on some nearly orthogonal matrices.
 _DRIVER = "gesvd"
@@ -333,7 +332,7 @@ def covering_ellipsoid(
     best = balls[0]
     lower_bound = 0.0
     cheapest = np.inf
-    sharpness = max(_COARSE, tol / 4)
+    sharpness = max(GAP_OF_A_TRY, tol / 4)
     for count in range(rounds):
         chosen = [points[:, held]]
         chosen += [ball @ unit for ball, unit in zip(balls, units, strict=True)]

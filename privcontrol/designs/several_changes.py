@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..numerics.errors import UncertifiableError
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import FEW_ROUNDS, ROUNDED
 from ..privacy.budget import PrivacyBudget
 from ..systems.varying import period_of
 from .asked import Ask, Asked
 from .output_noise import OutputNoise
-
-#: Sizes of noise that are tried.
-_MOST_SIZES = 8
 
 
 class SeveralChanges:
@@ -28,7 +25,7 @@ class SeveralChanges:
         # whole periods at least, where a sample of the noise is one
         apart = budget.separation // period_of(asked.problem.plant.outputs) or None
         one = asked.request.budget.shift()
-        for _ in range(_MOST_SIZES):
+        for _ in range(FEW_ROUNDS):
             single = replace(asked, together=None)
             noise = ask(single.having(budget=PrivacyBudget(gdp=one)))
             together = noise.guarantee.repeated(budget.events, separation=apart)

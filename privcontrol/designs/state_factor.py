@@ -51,11 +51,6 @@ from ..systems.powers import seen_states
 _LARGEST_COORDINATE = 1e3
 
 
-#: Speed: rows of which LAPACK takes one at a time. Otherwise it asks for memory of 32
-#: columns.
-_FEW_ROWS = 32
-
-
 def structured_factor(
     plant: Plant,
     moves: Moves,
@@ -153,8 +148,6 @@ def _uncertified(
 
 def _pivots(columns: NDArray) -> NDArray:
     """The order in which a pivoted QR factorisation takes columns (r, M)."""
-    if len(columns) > _FEW_ROWS:
-        return scipy.linalg.qr(columns, mode="r", pivoting=True)[1]
     return scipy.linalg.lapack.dgeqp3(columns)[1] - 1
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..noise._levels import LevelProducts
 from ..numerics.progress import piece
-from ..numerics.thresholds import ALIKE
+from ..numerics.thresholds import ALIKE, FEW_ROUNDS
 from ..systems.linear import LEAP
 from .windowed import BestSpectrum, Circle
 
@@ -25,8 +25,6 @@ from .windowed import BestSpectrum, Circle
 _TOGETHER = (8, 12)
 #: Speed: sums found before from which a search begins.
 _KNOWN = 3
-#: Times that sums are added.
-_ROUNDS = 12
 #: Speed: weight of a new sum to begin with.
 _NEW = 0.02
 #: Speed: moves below this part of the largest weight are left out.
@@ -180,7 +178,7 @@ def with_sums(
     energy = np.abs(response) ** 2
     found = best = solved(columns, None)
     known: list[LevelSum] = []
-    for update in range(_ROUNDS):
+    for update in range(FEW_ROUNDS):
         left = energy / found.spectrum[:, 0, 0].real
         correlations = _correlations(circle, left, sums.reach)
         added = []
@@ -196,7 +194,7 @@ def with_sums(
         kept = singles > _LIGHT * singles.max()
         columns = np.dstack([columns[:, :, kept], *added])
         weights = np.append(singles[kept], np.full(len(added), _NEW))
-        with piece(update, _ROUNDS):
+        with piece(update, FEW_ROUNDS):
             found = solved(columns, weights / weights.sum())
         best = max(best, found, key=lambda each: each.lower_bound)
     return best

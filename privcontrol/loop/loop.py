@@ -30,6 +30,7 @@ from ..numerics.checks import (
 from ..numerics.labels import html_table
 from ..numerics.objects import ByContent, CheckedFields
 from ..numerics.saved import Saved, check_fields, write
+from ..numerics.thresholds import LARGEST_SIZE
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated, day_of
@@ -44,8 +45,6 @@ from .optimality import Optimality, optimality
 from .report import write_report
 from .side import LinearSide, RunSignals, known_keywords
 
-#: Probability of one run below which no margin is computed: parts of it underflow.
-_LEAST_TAIL = 1e-280
 #: How the name of a page ends.
 _PAGES = (".html", ".htm")
 _AFTERWARDS = (
@@ -520,9 +519,9 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             refuse_moments(self.data, "margins")
         along = real_array(direction, "direction", shape=(self.data.side.order,))
         tail = positive_number(probability, "probability")
-        if not _LEAST_TAIL <= tail < 1:
+        if not 1 / LARGEST_SIZE <= tail < 1:
             raise ValueError(
-                f"probability: expected a number from {_LEAST_TAIL:g} to below 1, got "
+                f"probability: expected a number from {1 / LARGEST_SIZE:g} to below 1, got "
                 f"{tail:g}"
             )
         longest = math.inf if self.noise is None else self.noise.horizon

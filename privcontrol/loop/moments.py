@@ -21,7 +21,7 @@ from scipy.stats import norm
 from ..noise._rooms_of_runs import Once
 from ..noise.parts import Filtered, Structured, White
 from ..noise.within import room_of
-from ..numerics.thresholds import BLOCK, ROUNDED
+from ..numerics.thresholds import BLOCK, ROUGH, ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root, stacks_of
@@ -395,8 +395,6 @@ def expected_total(loop: LoopData) -> float:
 #: are tried.
 _SHARES = np.linspace(0.01, 0.99, 99)
 _EPOCHS = 12
-#: Relative size to which the growth of so many epochs is found.
-_SHARP = 1.001
 
 
 def margins(
@@ -550,7 +548,7 @@ def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
         if _count(read, high, count) > count:
             continue
         low = 1.0
-        while count > 1 and high > low * _SHARP:
+        while count > 1 and high > low * (1 + ROUGH):
             tried = math.sqrt(low * high)
             if _count(read, tried, count) <= count:
                 high = tried

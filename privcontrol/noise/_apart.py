@@ -25,18 +25,14 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE
+from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, SETTLING
 from ..secrets.secret import Apart, SignalMoves
-from ..systems.linear import LinearSystem
+from ..systems.linear import LEAP, LinearSystem
 from ..systems.powers import Orbit
 
 #: Values of a matrix, and bounds of their errors.
 Enclosed = tuple[NDArray, NDArray]
 
-#: Speed: lags of which the products are evaluated together.
-_BLOCK = 64
-#: Such blocks at most. Later lags double.
-_MOST_BLOCKS = 256
 #: Shapes and lengths of changes above which nothing is made of their distance.
 _MOST_CHANGES = 200
 
@@ -235,7 +231,7 @@ def _lag_bounds(
 
     heard = []
     echo = echoes[-1]
-    for _ in range(_BLOCK):
+    for _ in range(LEAP):
         heard.append(enclosure(echo))
         echo = backwards * echo
     values, errors = zip(*heard, strict=True)
@@ -248,7 +244,7 @@ def _lag_bounds(
 
     orbit = Orbit(A, at_end)
     samples = max(first - length, 0)
-    for _ in range(_MOST_BLOCKS):
+    for _ in range(0, SETTLING, LEAP):
         states = orbit.at(samples)
         ended = enclosure(states)
         bound = largest_after(states, ended)
@@ -258,9 +254,9 @@ def _lag_bounds(
         if beyond <= NEGLIGIBLE * square:
             break
         products = _products([ended], [together])
-        by_lag = products.reshape(len(products), _BLOCK, -1).max(axis=(0, 2))
+        by_lag = products.reshape(len(products), LEAP, -1).max(axis=(0, 2))
         found += np.minimum(by_lag, beyond).tolist()
-        samples += _BLOCK
+        samples += LEAP
 
     lags = list(range(first, first + len(found) + 1))
     found.append(beyond)

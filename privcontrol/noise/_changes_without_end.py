@@ -53,9 +53,6 @@ from ._windows import (
 from .fleet import CoupledUnits, SeparateUnits
 from .parts import NoisePart
 
-#: Samples of a change of any shape beyond which products count as large as energies.
-_MOST_LAGS = 1000
-
 
 def changes_without_end(
     parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
@@ -279,10 +276,9 @@ def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, fl
     echo = A.transpose() * response.gramian * b + C.transpose() * d
     energy = b.transpose() * response.gramian * b + d.transpose() * d
     orbit = Orbit(A, b)
-    states = [orbit.at(m) for m in range(min(moves.longest, _MOST_LAGS) - 1)]
+    states = [orbit.at(m) for m in range(moves.longest - 1)]
     products: list[Ball] = [energy[0, 0]]
     products += [(state.transpose() * echo)[0, 0] for state in states]
     scaled = BallMatrix(len(products), 1, [each * radius**2 for each in products])
     values, errors = enclosure(scaled)
-    further = np.full(moves.longest - len(products), abs(values[0, 0]))
-    return np.concatenate([values[:, 0], further]), float(errors.max())
+    return values[:, 0], float(errors.max())

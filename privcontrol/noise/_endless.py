@@ -31,7 +31,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above
-from ..numerics.thresholds import DOUBLINGS, ROUNDED
+from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, ROUNDED
 from ..secrets.disturbance import OF_ONE_PLANT, disturbances
 from ..secrets.modes import largest_mode
 from ..secrets.secret import (
@@ -50,8 +50,6 @@ T = TypeVar("T")
 
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
-#: Bits to which an energy must be known.
-_KNOWN_BITS = 44
 _LATER_STATES = (
     "models: a state at a later time fixes earlier ones through the inverse of the plant, "
     "which is not known if the plant may vary; protect the initial state "
@@ -265,8 +263,7 @@ def is_known(square: Ball) -> bool:
     """Return whether the ball is finite and narrow."""
     if not square.is_finite():
         return False
-    widest = square.abs_upper() * Ball((1, -_KNOWN_BITS))
-    return bool(square.rad() <= widest)
+    return bool(square.rad() <= square.abs_upper() * Ball(NEGLIGIBLE))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,6 @@ from ..numerics.thresholds import ALIKE, BLOCK, MOST_ROUNDS, MOST_SIGNS, SHARP
 MOST_EXACT = 2 * MOST_SIGNS
 #: Those for one of many matrices.
 _MOST_QUICK = 16
-#: Axes of a matrix from whose signs the search for the largest value begins.
-_FEW_AXES = 8
 #: Signs up to which the relaxation is solved; of more the entries' sizes are added up.
 MOST_RELAXED = 400
 
@@ -210,7 +208,7 @@ def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
         signs = _patterns(size)[::2]
     else:
         _, axes = np.linalg.eigh(gram)
-        ends = np.where(axes.T[-_FEW_AXES:] >= 0, 1.0, -1.0)
+        ends = np.where(axes.T >= 0, 1.0, -1.0)
         signs = _improved(gram, np.vstack([starts, ends]))
     values = np.einsum("ij,ij->i", signs @ gram, signs)
     order = np.argsort(-values)

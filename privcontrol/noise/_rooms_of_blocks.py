@@ -14,7 +14,12 @@ from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, product
-from ..numerics.thresholds import BLOCK as NUMBERS_AT_ONCE, CERTAIN, NEGLIGIBLE
+from ..numerics.thresholds import (
+    BLOCK as NUMBERS_AT_ONCE,
+    CERTAIN,
+    LATEST,
+    NEGLIGIBLE,
+)
 from ..privacy.walls import Wall, kept_share
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, Plant, orbit, root, to_states
@@ -47,8 +52,6 @@ BLOCK = 300
 RULE = "own, near, far"
 #: States up to which a block's end is kept in an ellipsoid.
 _MOST_STATES = 24
-#: Samples for which what noise makes up for a change may last in runs of any length.
-_LATEST = 1 << 18
 #: Speed: of these are followed at each wall; the others are bounded together.
 _FOLLOWED = 40 * BLOCK
 _TOO_MANY_STATES = (
@@ -312,10 +315,10 @@ class InnovationBlocks(Room):
             last = np.abs(lift[-samples // 8 :]).max()
             if last <= NEGLIGIBLE * np.abs(lift).max():
                 break
-            if samples >= _LATEST:
+            if samples >= LATEST:
                 raise PrivacyError(
                     "bound: the noise that hides a change lasts for more than "
-                    f"{_LATEST} samples; pass life=, or a lower order="
+                    f"{LATEST} samples; pass life=, or a lower order="
                 )
             samples *= 2
         early = min(samples, _FOLLOWED)

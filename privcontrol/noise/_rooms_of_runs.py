@@ -18,7 +18,7 @@ from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import NEGLIGIBLE, ROUNDED
+from ..numerics.thresholds import LATEST, NEGLIGIBLE, ROUNDED
 from ..privacy.horizon import Horizon, Run
 from ..privacy.walls import Wall, kept_share
 from ..secrets.disturbance import disturbances
@@ -41,8 +41,6 @@ from .parts import Filtered, PartSum
 
 #: Samples and outputs of a run up to which all moves are compared.
 _SHORT = 1000
-#: Samples that responses are followed for.
-_LONGEST = 1 << 15
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +244,7 @@ def _settled(inputs: SecretInputs, horizon: float) -> NDArray:
         )
     samples = inputs.longest + 64
     while True:
-        samples = int(min(samples, horizon, _LONGEST))
+        samples = int(min(samples, horizon, LATEST))
         found = []
         if inputs.signals:
             found.append(response_from_rest(inputs.system, changes_of(inputs, samples)))
@@ -260,9 +258,9 @@ def _settled(inputs: SecretInputs, horizon: float) -> NDArray:
         last = np.abs(frames[-max(samples // 8, 1) :]).max()
         if last <= NEGLIGIBLE * np.abs(frames).max() or samples >= horizon:
             return frames
-        if samples >= _LONGEST:
+        if samples >= LATEST:
             raise PrivacyError(
-                f"bound: the secret's effect lasts for more than {_LONGEST} samples; "
+                f"bound: the secret's effect lasts for more than {LATEST} samples; "
                 "shorten the horizon"
             )
         samples *= 2

@@ -20,7 +20,7 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
-from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUNDED
+from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUGH, ROUNDED
 
 #: Working points to start with; 4 r if that is more.
 _FIRST = 64
@@ -32,8 +32,6 @@ _MAX_CONDITION = 1e14
 #: Newton steps without a tenth of progress after which rounding has the last word, where
 #: nobody pays for the gap.
 _MAX_STALLED = 6
-#: Relative error of the kernel of Newton steps.
-_KERNEL_TOL = 1e-3
 
 #: Multiplicative updates in hundreds of dimensions between two looks at all points, and
 #: how much lighter than the heaviest point one is that rests until then.
@@ -46,8 +44,6 @@ _MOMENTUM = 0.8
 _LEAST_LOG = 60.0
 #: Least weight, relative to the largest, with which a search for a like shape begins.
 _LIGHTEST = 1e-4
-#: Variance, relative to the largest, of directions in which no point lies.
-_NO_VARIANCE = 1e-16
 
 #: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
 _MAX_ERROR = 1e-2
@@ -281,7 +277,7 @@ class _BallWeight:
 
     def scale(self) -> None:
         """Scale the weight by a power of G, with momentum."""
-        logs = np.log(np.maximum(self._limits, _NO_VARIANCE))
+        logs = np.log(np.maximum(self._limits, EPS))
         slope = (self._limit_axes * logs) @ self._limit_axes.T
         if np.sum(self._step * slope) < 0:
             self._step = np.zeros_like(slope)
@@ -343,7 +339,7 @@ def rough_shape(
             values, vectors = scipy.linalg.eigh(kernel, driver="evd")
         rounding = gamma(weighted.shape[1] + 8 * size) * kernel.trace()
         certain = np.maximum(values - rounding, 0.0)
-        values = np.maximum(values, _NO_VARIANCE * values[-1])
+        values = np.maximum(values, EPS * values[-1])
         total = _best_total(values, floor)
         bound = max(bound, _bound_of_spread(total * certain, floor) - total)
         if enough is not None and bound >= enough:
@@ -367,7 +363,7 @@ def rough_shape(
             break
         if enough is not None and enough > best.cost:
             break
-        slope = np.log(np.maximum(limits, _NO_VARIANCE))
+        slope = np.log(np.maximum(limits, EPS))
         onward = step[active]
         step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
@@ -747,7 +743,7 @@ def _cauchy_factors(cost: NDArray) -> NDArray:
     root = np.sqrt(cost)
     kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
     values, vectors = np.linalg.eigh(kernel)
-    large = values > _KERNEL_TOL
+    large = values > ROUGH
     factors = vectors[:, large] * np.sqrt(values[large])
     return factors.T / np.sqrt(2 * cost)
 

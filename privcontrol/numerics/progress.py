@@ -12,9 +12,8 @@ from time import monotonic
 from typing import Any
 
 from .errors import PrivacyWarning, frame_of_user
+from .thresholds import PATIENCE
 
-#: Seconds after which a design without a bar names faster ways.
-PATIENCE = 10.0
 #: Seconds after which a bar is worth showing.
 SHORT = 2.0
 #: Speed: seconds between two looks at a clock, or at signals.

@@ -17,6 +17,9 @@ NEAREST = 2.0**-60
 #: Relative error of a response, shift or excess that is worth no more work. It is paid for
 #: in noise, which grows by as little.
 SHARP = 1e-10
+#: Relative error that does while a search is on its way, or of what takes seconds to
+#: sharpen: nobody pays for more digits there.
+ROUGH = 1e-3
 #: Relative error from which on a number is not known: nothing is certified with it, and
 #: what is certain to it in doubles is widened by as much.
 CERTAIN = 1e-6
@@ -41,16 +44,24 @@ ON_CIRCLE = 1e-6
 #: Relative excess or error from which on it is no rounding any more: a claim with it is
 #: refused, where a smaller one makes noise larger.
 LARGEST_EXCESS = 1e-3
+#: Times that noise is made larger at most to keep a budget.
+LARGEST_FACTOR = 1e12
 #: Smallest number that is told from zero, with some room above what underflows.
 SMALLEST = 1e-300
 #: Sizes, and their reciprocals, that leave room for squares in a double.
 LARGEST_SIZE = 1e100
 #: Rounds of a search that has not converged. Those that converge take half as many.
 MOST_ROUNDS = 60
+#: Rounds of a search that has not converged, where each of them takes long.
+FEW_ROUNDS = 12
 #: Doublings of a time after which a sum over all times has ended, and any run as well.
 DOUBLINGS = 64
 #: Steps that a system or a filter is given to settle.
 SETTLING = 20_000
+#: Samples that a response is followed for until it has decayed.
+LATEST = 1 << 19
+#: Steps or trials beyond which a number is a slip: they take hours.
+MOST_STEPS = 10**8
 #: Dimensions of a run from which on a shorter way is looked for. Below, dense matrices take
 #: a fraction of a second.
 MANY_DIMENSIONS = 128
@@ -62,6 +73,13 @@ MOST_SIGNS = 12
 BLOCK = 1 << 21
 #: Speed: numbers of a pass that stays in a cache, 128 KB.
 CACHED = 1 << 14
+#: Seconds that somebody waits for an answer before a word about it, or for one of many.
+PATIENCE = 10.0
+#: Names that a text lists. Of more it gives the number.
+MOST_NAMED = 5
+#: Samples of the longest change, every length of which is a move of its own, and of the
+#: longest delay.
+LONGEST = 10_000
 #: Numbers of the largest table that is worth its memory, 268 MB. What needs a larger one
 #: is bounded, or refused, in another way.
 MOST_HELD = 1 << 25

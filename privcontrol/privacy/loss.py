@@ -32,7 +32,7 @@ from ..numerics.checks import instance_of, positive_integer, positive_number, re
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above, smallest
 from ..numerics.saved import Saved, encode
-from ..numerics.thresholds import BLOCK, FINE, ROUNDED, SMALLEST
+from ..numerics.thresholds import BLOCK, FINE, LARGEST_SIZE, ROUNDED, SMALLEST
 from .budget import LARGEST_EPSILON, PrivacyBudget, kappa_upper
 from .joint import alone_gdp, joint_gdp
 from .radial import (
@@ -68,8 +68,6 @@ _POINTS = 1 << 17
 _POWER = 8 * EPS
 #: Of more releases these errors leave nothing to gain.
 _CONVOLVED = 10**7
-#: The tail of a discretised loss that is counted as failure.
-_TAIL = 1e-15
 #: Speed: relative growth of a move at most where two are taken for one that is as large as
 #: both in each block.
 _MERGED = 1e-4
@@ -77,10 +75,6 @@ _MERGED = 1e-4
 #: which its curve is evaluated.
 MOST_TRUNCATED = 2
 _MOST_CUT = 100.0
-#: What noise next to a radial coordinate may lose without a distribution of both.
-_BARELY = 1e-7
-#: Epsilon above which no smaller one is looked for, and zCDP of which no grid is made.
-_LARGEST = 1e6
 #: Doubles are multiples of a smaller power of two than this one.
 _FINEST = sys.float_info.mant_dig - sys.float_info.min_exp
 
@@ -647,9 +641,7 @@ class Product(Saved):
         errors = max(FINE, _POWER * count)
         if self._closed or epsilon >= self.pure or least <= errors:
             return least
-        if self._beside_radial is not None and self._beside_radial <= _BARELY:
-            return least
-        if count > _CONVOLVED or self.zcdp > _LARGEST:
+        if count > _CONVOLVED or self.zcdp > LARGEST_EPSILON:
             return least
         distribution = _distribution(self)
         if distribution is None:
@@ -710,11 +702,11 @@ def _distribution(releases: Product) -> PLDPmf | None:
         except ImportError:
             return None
         if count > 1:
-            pmf = pmf.self_compose(count, tail_mass_truncation=_TAIL)
+            pmf = pmf.self_compose(count, tail_mass_truncation=EPS)
         if joint is None:
             joint = pmf
         else:
-            joint = joint.compose(pmf, tail_mass_truncation=_TAIL)
+            joint = joint.compose(pmf, tail_mass_truncation=EPS)
     return joint
 
 
@@ -1032,7 +1024,7 @@ class PrivacyLoss(Saved):
         if self._holds(0.0, delta):
             return 0.0
         holds = partial(self._holds, delta=delta)
-        found = smallest(holds, 0.0, 1.0, tolerance=1e-12, limit=_LARGEST)
+        found = smallest(holds, 0.0, 1.0, tolerance=1e-12, limit=LARGEST_SIZE)
         return min(found, self.pure)
 
     def _holds(self, epsilon: float, delta: float) -> bool:

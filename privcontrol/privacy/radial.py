@@ -29,9 +29,8 @@ from ..numerics.linalg import EPS, smallest
 from ..numerics.thresholds import CACHED, FINE, ROUNDED, SMALLEST
 from .budget import LARGEST_EPSILON
 
-#: Nodes of a quadrature over an angle, and of one over the sum of the distances.
+#: Nodes of a quadrature.
 _NODES = 128
-_INNER_NODES = 64
 #: Sizes and dimensions between which the quadratures are that precise. Elsewhere one
 #: Laplace number bounds the loss.
 SMALLEST_SIZE = 1e-6
@@ -42,9 +41,9 @@ _TERMS = 12
 
 
 @cache
-def _rule(count: int) -> tuple[NDArray, NDArray]:
+def rule() -> tuple[NDArray, NDArray]:
     """Return nodes and weights of Gauss and Legendre on [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return (nodes + 1) / 2, weights / 2
 
 
@@ -115,7 +114,7 @@ def _expected_excess(
     ``density`` is that of the angle, over exp((v - s)/2).
     """
     every = np.atleast_1d(np.asarray(levels, float))
-    nodes, weights = _rule(_NODES)
+    nodes, weights = rule()
     found = []
     count = CACHED // len(nodes)
     for begin in range(0, len(every), count):
@@ -159,7 +158,7 @@ def ball_mean_loss(size: float, dimension: int) -> float:
     at -v is exp(-v) times that at v.
     """
     wide, narrow = _weights(size, dimension)
-    nodes, weights = _rule(_NODES)
+    nodes, weights = rule()
     end = math.pi / 2
     angles = end * nodes
     sines = np.sin(angles)
@@ -192,7 +191,7 @@ def leak(size: float, dimension: int, bound: float) -> float:
                 size - 2 * bound
             )
         return min(left / (2 * inside) * (1 + ROUNDED), 1.0)
-    nodes, weights = _rule(_NODES)
+    nodes, weights = rule()
     start = abs(bound - size)
     span = bound - start
     distances = start + span * nodes**2
@@ -239,7 +238,7 @@ def truncated_delta(
 
 def _cut_moments(size: float, bound: float, shares: NDArray) -> tuple[NDArray, NDArray]:
     """Return what `_weights` does of two dimensions, within a radius, at h >= 0."""
-    nodes, weights = _rule(_INNER_NODES)
+    nodes, weights = rule()
     reach = np.arccosh((2 * bound - size * shares) / size)
     angles = reach[..., None] * nodes
     density = np.exp(-size * np.sinh(angles / 2) ** 2)

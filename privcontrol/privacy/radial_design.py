@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, float_above, smallest
-from ..numerics.thresholds import CERTAIN
+from ..numerics.thresholds import CERTAIN, ROUGH
 from .budget import (
     PrivacyBudget,
     kappa_upper,
@@ -21,10 +21,8 @@ from .law import BallLaw
 from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift, scaled
 from .radial import ball_rate, truncated_radius
 
-#: Rates of truncated noise for several releases that are tried, and the relative precision
-#: of sizes that are compared, each trial of which takes a convolution.
+#: Rates of truncated noise for several releases that are tried.
 _RATES_TRIED = 8
-_ROUGH = 1e-3
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
 
@@ -134,11 +132,11 @@ def _truncation(budget: PrivacyBudget, dimension: int, releases: int) -> RadialS
         return basic
     found = minimize_scalar(
         lambda rate: _truncated_variance(
-            RadialSize(dimension, rate, radius(rate, _ROUGH))
+            RadialSize(dimension, rate, radius(rate, ROUGH))
         ),
         bounds=(least, most),
         method="bounded",
-        options={"maxiter": _RATES_TRIED, "xatol": 1e-3 * most},
+        options={"maxiter": _RATES_TRIED, "xatol": ROUGH * most},
     )
     rate = float(found.x)
     own = RadialSize(dimension, rate, radius(rate, PRECISION))
@@ -176,7 +174,7 @@ def _truncation_within(budget: PrivacyBudget, variance: float, releases: int) ->
         excess,
         bounds=(least, most),
         method="bounded",
-        options={"maxiter": 2 * _RATES_TRIED, "xatol": _ROUGH * (most - least)},
+        options={"maxiter": 2 * _RATES_TRIED, "xatol": ROUGH * (most - least)},
     )
     return float(found.fun) <= delta
 
@@ -209,7 +207,7 @@ def truncation_beside(
         lambda rest: leaks(rest) > CERTAIN * delta,
         0.0,
         limit,
-        tolerance=_ROUGH,
+        tolerance=ROUGH,
         limit=limit,
     )
     if not least < limit:
@@ -221,7 +219,7 @@ def truncation_beside(
         lambda log: _truncated_variance(size(math.exp(log))),
         bounds=(math.log(least), math.log(limit)),
         method="bounded",
-        options={"xatol": _ROUGH},
+        options={"xatol": ROUGH},
     )
     return size(math.exp(found.x))
 
@@ -304,10 +302,10 @@ def blocks_size(loss: PrivacyLoss, budget: PrivacyBudget, releases: int) -> floa
     high = float(loss.pure / ball_rate_of(budget, 1, 1))
     most = max(r for row in loss.rows for (_, r, _), _ in row.radial)
     low = float(loss.pure / ball_rate_of(budget, most, 1))
-    if low > high * (1 - _ROUGH):
+    if low > high * (1 - ROUGH):
         return high
 
     def meets(size: float) -> bool:
         return scaled(loss, Fraction(1) / Fraction(size)).satisfies(budget)
 
-    return smallest(meets, low, high, tolerance=_ROUGH, limit=2 * high)
+    return smallest(meets, low, high, tolerance=ROUGH, limit=2 * high)

@@ -24,11 +24,10 @@ from scipy.special import chdtr, gammaln, ndtr
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED
+from .radial import rule
 
 #: Moves below which a leak is bounded by its density at the wall.
 _TINY = 1e-5
-#: Points of the quadrature over the other dimensions of a ball.
-_POINTS = 400
 
 
 @dataclass(frozen=True, order=True)
@@ -104,13 +103,13 @@ def ball_leak(radius: float, move: float, dimension: int) -> float:
     kept = float(chdtr(dimension, radius**2))
     if not kept > 0:
         return 1.0
-    nodes, weights = np.polynomial.legendre.leggauss(_POINTS)
+    nodes, weights = rule()
     # r = c sin(angle), in which the walls are at c cos(angle); from the second angle on
     # the whole line between them is lost
     ends = np.array([0.0, math.acos(move / (2 * radius)), math.pi / 2])
-    halves = np.diff(ends)[:, None] / 2
-    angles = (ends[:-1, None] + halves * (nodes + 1)).ravel()
-    weights = (halves * weights).ravel()
+    spans = np.diff(ends)[:, None]
+    angles = (ends[:-1, None] + spans * nodes).ravel()
+    weights = (spans * weights).ravel()
     lengths = radius * np.sin(angles)
     walls = radius * np.cos(angles)
     log_density = (

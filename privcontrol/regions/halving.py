@@ -22,7 +22,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
-from ..numerics.thresholds import CERTAIN, FINE, LARGEST_SIZE, ROUNDED
+from ..numerics.thresholds import CERTAIN, FINE, LARGEST_SIZE, ROUGH, ROUNDED
 from ..secrets.secret import UncertainMoves
 from ..systems.powers import FreeResponse
 
@@ -35,8 +35,6 @@ _MOST_WIDE_BOXES = 17
 _TURNED = 4
 #: Moves with less than the box's bound over this decide nothing yet where it is halved.
 _DECIDING = 4.0
-#: Relative distance of the two bounds at which no box is halved any more.
-_SHARP = 1e-3
 #: Speed: numbers of the responses that are looked at together.
 _LOOKED_AT = 1 << 16
 #: Speed: corners that are looked at together.
@@ -129,7 +127,7 @@ def _descended(moves: UncertainMoves, whitening: Whitening) -> _Box:
     depth = most.bit_length() - 1 if len(moves.widths) else 0
     lower = box.attained
     for _ in range(depth):
-        if box.bound <= lower * (1 + _SHARP):
+        if box.bound <= lower * (1 + ROUGH):
             break
         halves = [_settled(moves, whitening, half) for half in box.halves(lower)]
         box = max(halves, key=lambda half: half.bound)
@@ -219,7 +217,7 @@ def _halved(
     boxes = [whole]
     while True:
         worst = max(boxes, key=lambda box: box.bound)
-        if worst.bound <= lower * (1 + _SHARP):
+        if worst.bound <= lower * (1 + ROUGH):
             break
         if worst.is_settled:
             if not entries or len(boxes) >= most:

@@ -28,6 +28,7 @@ from ..numerics.checks import (
     sample_count,
     sequence_of,
 )
+from ..numerics.thresholds import LONGEST
 from ..privacy.repetition import Change
 from ..privacy.sentences import fits
 from ..systems.linear import (
@@ -63,8 +64,6 @@ OF_ONE_PLANT = (
     "moved, which: they compare an event with itself at another time or signal, which "
     "needs one plant for the whole run; pass a list of models in place of a region"
 )
-#: Longest change, in samples: every length up to it is a move of its own.
-LONGEST = 10_000
 
 
 @helpful_fields(

@@ -22,13 +22,11 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
 from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
+from ..numerics.thresholds import CACHED
 from ..systems.linear import Plant
 from ..systems.powers import FreeResponse, backward
 from .run_moves import RunMoves, roundings
 from .trajectory import OutputQuery
-
-#: Speed: moves that are balls at a time.
-_BALLS_AT_ONCE = 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,9 +238,10 @@ def _in_blocks(
     free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
 ) -> Iterator[BallMatrix]:
     """Scaled columns of a free response, as many at a time as fit in little memory."""
-    count = -(-len(times) // _BALLS_AT_ONCE)
+    at_once = max(1, CACHED // len(free.step))
+    count = -(-len(times) // at_once)
     for k in range(count):
-        some = slice(k * _BALLS_AT_ONCE, (k + 1) * _BALLS_AT_ONCE)
+        some = slice(k * at_once, (k + 1) * at_once)
         with piece(k, count):
             block = free.columns(times[some], sources[some], scales[some])
         yield block

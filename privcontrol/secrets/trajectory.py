@@ -25,7 +25,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.manifold import (
-    MOST_SECONDS,
     AffineManifold,
     Component,
     FiniteMoves,
@@ -48,7 +47,7 @@ from ..numerics.balls import (
 from ..numerics.checks import real_array, sample_count
 from ..numerics.linalg import EPS
 from ..numerics.objects import array_identity
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import PATIENCE, ROUNDED
 from ..privacy.horizon import Run
 from ..systems.linear import Plant, orbit, response_from_rest, stacks_of, to_states
 from ..systems.powers import exact_response
@@ -401,10 +400,10 @@ def trajectory_circuit_moves(
     if is_shared:
         sets -= comb(size - n, n - 1)
         seconds += sets * size * (4e-6 + 5e-8 * horizon)
-    if seconds > MOST_SECONDS:
+    if seconds > PATIENCE:
         raise ValueError(
             f"the circuits of {n} states over {horizon} samples ({sets:,} sets of "
-            f"entries) would take more than {MOST_SECONDS:g} seconds: use a shorter "
+            f"entries) would take more than {PATIENCE:g} seconds: use a shorter "
             'horizon, or the block charts of StateAdjacency(..., charts="times")'
         )
     if is_shared:
@@ -424,10 +423,10 @@ def varying_circuit_moves(
     n = plant.order
     size = n * horizon
     seconds = 2e-8 * size**2 + comb(size, n - 1) * size * (4e-6 + 5e-8 * horizon)
-    if isinstance(charts, str) and seconds > MOST_SECONDS:
+    if isinstance(charts, str) and seconds > PATIENCE:
         raise ValueError(
             f"the circuits of {n} states over {horizon} samples would take more than "
-            f"{MOST_SECONDS:g} seconds: use a shorter horizon, or the block charts of "
+            f"{PATIENCE:g} seconds: use a shorter horizon, or the block charts of "
             'StateAdjacency(..., charts="times")'
         )
     return _moves_on(stack_of_run(plant, horizon), radii, charts)

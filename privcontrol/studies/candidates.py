@@ -21,7 +21,7 @@ from ..loop.moments import Expected, LoopCost
 from ..loop.optimum import CAP, optimal_loop
 from ..noise.process import promising
 from ..numerics.linalg import smallest
-from ..numerics.thresholds import ON_CIRCLE, ROUNDED
+from ..numerics.thresholds import LARGEST_FACTOR, ON_CIRCLE, ROUNDED
 from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Horizon
 from ..privacy.loss import decimal, scaled
@@ -31,8 +31,6 @@ Result = tuple[LoopCost, LoopData]
 
 #: Designs that promise epsilon and delta by radial noise, or by the cheapest law of all.
 OTHER_LAWS = (*RADIAL_LAWS, "auto")
-#: Times that noise is made larger at most to keep a budget.
-_LARGEST_FACTOR = 1e12
 
 
 def evaluated(task: tuple[LoopData, Expected, str, Request]) -> Result:
@@ -154,7 +152,7 @@ def of_size(loop: LoopData, budget: PrivacyBudget) -> LoopData:
         loss = scaled(noise.guarantee.loss, 1 / decimal(factor))
         return loss.satisfies(budget)
 
-    factor = smallest(keeps, 0.0, 1.0, tolerance=1e-12, limit=_LARGEST_FACTOR)
+    factor = smallest(keeps, 0.0, 1.0, tolerance=1e-12, limit=LARGEST_FACTOR)
     if factor == math.inf:
         raise ValueError(f"budget: no noise of this law and shape keeps {budget}")
     std = float(noise.std.max())

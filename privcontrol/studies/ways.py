@@ -27,7 +27,7 @@ from ..loop.moments import Expected, InSteadyState, OverRun
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import instance_of
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import PATIENCE, ROUNDED
 from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.sentences import in_percent, percent
@@ -40,9 +40,6 @@ from .candidates import unmeasured
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Seconds after which no further way is tried.
-PATIENCE = 5.0
 
 #: Samples times outputs up to which dense noise takes about a second, for changes of any
 #: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one

@@ -20,11 +20,8 @@ from numpy.typing import NDArray
 from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import positive_number, real_array
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import ROUNDED
+from ..numerics.thresholds import LONGEST, ROUNDED
 from .linear import LinearSystem, beside
-
-#: Samples of the longest delay.
-_MOST_SAMPLES = 10_000
 
 #: Names of the signals that leave the plant through the gate.
 _PUBLISHED = re.compile(r"yhat(\[.*\])?")
@@ -218,9 +215,9 @@ def _samples(delay: float, name: str, period: float) -> tuple[int, float]:
     """A delay as whole samples and the part of a sample that is left."""
     with np.errstate(over="ignore"):
         samples = float(np.divide(positive_number(delay, name, zero=True), period))
-    if samples > _MOST_SAMPLES:
+    if samples > LONGEST:
         raise ValueError(
-            f"delays: expected at most {_MOST_SAMPLES} samples for {name}, got {samples:g}"
+            f"delays: expected at most {LONGEST} samples for {name}, got {samples:g}"
         )
     if abs(samples - round(samples)) <= ROUNDED * max(samples, 1.0):
         return round(samples), 0.0

@@ -30,7 +30,7 @@ from ..numerics.balls import (
 from ..numerics.checks import one_of, real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import NEGLIGIBLE
+from ..numerics.thresholds import LATEST, NEGLIGIBLE
 from .linear import (
     LEAP,
     LinearSystem,
@@ -46,10 +46,8 @@ from .powers import FreeResponse
 #: Relative; the first that can be proven is taken.
 MARGINS = [10.0**-k for k in range(9, 0, -1)]
 #: Frequencies of a grid, and the peaks on it that are made sharper.
-_FREQUENCIES = 256
+FREQUENCIES = 256
 _PEAKS = 4
-#: Samples of the impulse response that are summed at most.
-_MOST_SAMPLES = 1 << 19
 _TOO_CLOSE = (
     "the gain of this model cannot be certified in double precision; its poles are too "
     "close to the boundary of stability or its states are badly scaled: rescale the "
@@ -199,7 +197,7 @@ def _estimate(system: LinearSystem, peaks: int = 0) -> float:
         return -np.linalg.norm(responses, 2, axis=(1, 2))
 
     poles = np.abs(np.angle(poles_of(system)))
-    angles = np.unique(np.concatenate([poles, np.linspace(0, np.pi, _FREQUENCIES)]))
+    angles = np.unique(np.concatenate([poles, np.linspace(0, np.pi, FREQUENCIES)]))
     sizes = lost(angles)
     best = sizes.min()
     for k in np.argsort(sizes)[:peaks]:
@@ -255,7 +253,7 @@ def _peak_bound(system: LinearSystem) -> float:
     with working_bits():
         power = ball_matrix(A) ** samples
         while (left := upper_float(row_sum_norm(power))) > NEGLIGIBLE:
-            if samples == _MOST_SAMPLES:
+            if samples >= LATEST:
                 raise UncertifiableError(_TOO_CLOSE)
             power = power * power
             samples *= 2

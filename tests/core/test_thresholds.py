@@ -15,6 +15,7 @@ from privcontrol.core import (
 )
 from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
+from privcontrol.designs.bounded import _least_factor
 from privcontrol.designs.cheapest_covariance import _tolerance
 from privcontrol.designs.coupled_units import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
@@ -23,6 +24,8 @@ from privcontrol.noise._patterns import largest_signs
 from privcontrol.noise.iosystem import plot_samples
 from privcontrol.numerics.pairs import Pairs
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
+from privcontrol.privacy.walls import Wall
+from privcontrol.systems.gain import system_gain
 from privcontrol.systems.linear import LinearSystem
 
 
@@ -132,7 +135,30 @@ def test_a_search_in_128_dimensions_and_more_ends_at_the_gap_of_the_request(size
     assert _tolerance(problem, responses) == pytest.approx(gap)
 
 
-@pytest.mark.parametrize("signs, looked_at", [(12, 2048), (13, 9)])
+@pytest.mark.parametrize("signs, looked_at", [(12, 2048), (13, 14)])
 def test_patterns_of_up_to_12_signs_are_listed(signs, looked_at):
     values, _ = largest_signs(np.eye(signs), np.ones((1, signs)))
     assert len(values) == looked_at
+
+
+@pytest.mark.parametrize("needed, is_found", [(5e11, True), (2e12, False)])
+def test_noise_is_made_larger_by_a_trillion_at_most(needed, is_found):
+    keeps = SimpleNamespace(
+        largest=lambda walls: 1.0 if walls[0].radius >= needed else None
+    )
+    factor = _least_factor(keeps, [Wall(1.0, 0.5, 1.0, 1)])
+    if not is_found:
+        assert factor is None
+        return
+    assert factor == pytest.approx(needed, rel=1e-3)
+
+
+@pytest.mark.parametrize("decay, ends", [(2e-4, True), (4e-5, False)])
+def test_a_response_is_followed_for_half_a_million_samples(decay, ends):
+    """A mode of 1 - d has fallen to 1e-13 after 30 / d samples."""
+    slow = ct.ss([[1 - decay]], [[1.0]], [[1.0]], 0, 1.0)
+    if ends:
+        assert system_gain(slow, norm="l1") == pytest.approx(1 / decay, rel=1e-6)
+        return
+    with pytest.raises(UncertifiableError, match="cannot be certified in double"):
+        system_gain(slow, norm="l1")

@@ -333,7 +333,7 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
     bounded = leak_of(room.walls_of_inputs(secret))
     assert followed <= bounded * (1 + 1e-9)
     assert bounded <= 3 * followed
-    monkeypatch.setattr(_rooms_of_blocks, "_LATEST", 2 * _rooms_of_blocks.BLOCK)
+    monkeypatch.setattr(_rooms_of_blocks, "LATEST", 2 * _rooms_of_blocks.BLOCK)
     with pytest.raises(pc.PrivacyError, match="lasts for more than"):
         room.walls_of_inputs(secret)
 

@@ -213,7 +213,7 @@ FOUND = {
         lambda: pc.private_lqg(PLANT, 1, 1, 1, 1, designed(), P0=1.0).margins(
             np.ones(PLANT.nstates), probability=5e-324
         ),
-        "probability: expected a number from 1e-280",
+        "probability: expected a number from 1e-100",
     ),
     "an epsilon that leaves double precision": (
         lambda: core.truncated_radius(5e-324, 1e-2, 1),
