@@ -391,7 +391,8 @@ def private_lqg(
         asks for them, as in `PrivateLoop.simulate`.
     noise, controls, G, N, form, name : optional
         As in `private_loop`, which names the errors too. G is ``sys.B`` for
-        disturbances at the inputs.
+        disturbances at the inputs. By default a "kalman" estimator has the filter form,
+        and of a plant with direct feedthrough, like an observer, the predictor form.
     integral : str, sequence of str, or mapping of str to float, optional
         Outputs with integral action. The loop then takes references r for them, one for
         each, and their published values settle at r. The sum z of r - yhat has weight 1
@@ -493,7 +494,8 @@ def private_lqg(
             'that stay the same, got a list; pass estimator="kalman", with or without P0'
         )
     if form is None:
-        form = "filter" if estimator == "kalman" else "predictor"
+        reads_now = estimator == "kalman" and not side.through.any()
+        form = "filter" if reads_now else "predictor"
     one_of(form, "form", FORMS)
     if (estimator, form) == ("kalman", "filter") and side.through.any():
         raise ValueError(

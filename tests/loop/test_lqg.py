@@ -55,6 +55,26 @@ def test_gains_are_those_of_python_control(feedthrough):
     np.testing.assert_allclose(inputs.L, ct.dlqe(plant, np.eye(2), RN)[0], rtol=1e-9)
 
 
+def test_a_prior_and_direct_feedthrough_give_the_predictor_form():
+    """It was refused, with the advice to pass the form that is now the default."""
+    plant, noise = plant_and_noise(feedthrough=True)
+    loop = pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, P0=1.0)
+    asked = pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, P0=1.0, form="predictor")
+    drawn = dict.fromkeys(
+        ["initial_state", "disturbance", "measurement_noise"], "design"
+    )
+    assert loop == asked
+    costs = loop.cost(**drawn), asked.cost(**drawn)
+    assert costs[0].total == costs[1].total
+    with pytest.raises(ValueError, match="would depend on itself"):
+        pc.private_lqg(plant, 1, 1, 0.3, 0.2, noise, P0=1.0, form="filter")
+    plain, quiet = plant_and_noise()
+    current = pc.private_lqg(plain, 1, 1, 0.3, 0.2, quiet, P0=1.0)
+    assert current == pc.private_lqg(
+        plain, 1, 1, 0.3, 0.2, quiet, P0=1.0, form="filter"
+    )
+
+
 def test_the_papers_gains_come_from_the_papers_weights():
     loop = pc.private_lqg(
         pc.plants.vehicle(), Q=20 * np.eye(2), R=1, QN=2 * np.eye(2), RN=1
