@@ -203,6 +203,8 @@ class PrivateResponse(ct.TimeResponseData):
     """
 
     _plots_states = True
+    #: Word in front of names that are numbers, in plots.
+    _numbered = "signal"
 
     def __init__(
         self,
@@ -772,8 +774,10 @@ class PrivateResponse(ct.TimeResponseData):
         known += self.input_labels
         shown = with_units(names, units, [*known, *names])
         panels = []
-        for place, label in zip(places, shown, strict=True):
+        for place, name, label in zip(places, names, shown, strict=True):
             group, index = place
+            if name.isdecimal():
+                label = f"{self._numbered} {label}"
             if group == "outputs" and self.output_labels[index] in aliases:
                 label = f"published\n{label}"
             goal = self._reference_of(group, index) if reference is True else None

@@ -181,6 +181,7 @@ class ConsensusResponse(PrivateResponse):
     """
 
     _plots_states = False
+    _numbered = "node"
 
     def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
         instance_of(squared_errors, dict, "squared_errors", "PrivateConsensus.simulate")

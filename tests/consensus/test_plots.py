@@ -164,7 +164,7 @@ def test_plots_leave_states_out_unless_they_are_named():
             axes = draw().axes.flat
             labels[draw.__name__] = [ax.get_ylabel() for ax in axes]
             plt.close("all")
-    names = [str(node) for node in range(1, 11)]
+    names = [f"node {node}" for node in range(1, 11)]
     assert labels == {"plot": names[:6], "band_plot": names}
     with pytest.warns(PrivacyWarning):
         response.band_plot("states.3")
