@@ -65,8 +65,8 @@ KIND = Kind(
 LARGEST_BLOCK = 256
 #: Speed: most samples in a block where those before it took less than a second.
 _LARGEST_OF_FAST = 1024
-#: Speed: samples that are evaluated before one that waits is published.
-_PASSING_ON = 8
+#: Speed: seconds for which noise is evaluated before a sample that waits is published.
+_PASSING_ON = 5e-4
 #: A finite run has at least so many blocks, unless it is faster than its samples.
 LEAST_BLOCKS = 16
 #: Longest jump over samples on which the later noise depends. It takes some seconds.
@@ -513,10 +513,12 @@ class Publisher:
         self._commit(first, stop)
         known = {number: self._exact.entries[number].count for number in numbers}
         samples = {}
+        begun = time.monotonic()
         for k in range(start, stop):
             samples[k] = self._exact.sample(k, rough=True)
-            if k % _PASSING_ON == 0:
+            if time.monotonic() - begun > _PASSING_ON:
                 time.sleep(0)  # lets a sample be published meanwhile
+                begun = time.monotonic()
         for number, count in known.items():
             entry = self._exact.entries[number]
             if entry.count > count:
