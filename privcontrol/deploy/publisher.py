@@ -12,12 +12,11 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock, main_thread
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -47,6 +46,7 @@ from ..privacy.store import (
     in_transaction,
     this_process,
 )
+from .worker import Task, Worker
 
 if TYPE_CHECKING:
     from ..privacy.ledger import PrivacyLedger
@@ -85,33 +85,6 @@ class _Block:
     start: int
     stop: int
     samples: dict[int, list[Ball | None]]
-
-
-class _AtOnce(Executor):
-    """Do work in the thread that asks for it, where no other one can start."""
-
-    def submit(
-        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # as a thread keeps it, until it is asked for
-            done.set_exception(error)
-        return done
-
-
-def _worker() -> Executor:
-    """Return what draws noise ahead: a thread of its own, where one can start."""
-    pool = ThreadPoolExecutor(1, "privcontrol gateway")
-    if not main_thread().is_alive():  # no thread starts any more; it says so
-        return pool
-    try:
-        pool.submit(int).result()
-    except RuntimeError:
-        pool.shutdown(wait=False, cancel_futures=True)
-        return _AtOnce()
-    return pool
 
 
 class Signals(NamedTuple):
@@ -162,10 +135,10 @@ class Publisher:
         self._taken = math.nan  # when the first sample of the block was asked for
         self._looked = -math.inf  # when the file was last seen in its place
         self._trust = 0.0  # seconds for which it is taken to be there still
-        self._ahead: Future[_Block] | None = None
+        self._ahead: Task | None = None
         # It alone draws and writes, so nothing interrupts it: signals go to the main
         # thread, which only waits.
-        self._worker = _worker()
+        self._worker = Worker()
         self._closed = False
         self._lock = Lock()
         return draws
@@ -289,8 +262,7 @@ class Publisher:
         PrivacyError
             After the horizon, for an index that was passed, and where the ledger knows
             that another copy of the file has published further. In a handler of signals
-            that interrupted a call of this thread, in a forked process, and in a thread
-            that goes on after the main thread has ended.
+            that interrupted a call of this thread, and in a forked process.
         BudgetExceededError
             If the ledger does not cover the run; nothing was published.
         OSError
@@ -340,7 +312,7 @@ class Publisher:
         rounded = rounding.ball(value, enclosure)
         work = self._enclosed
         while rounded is None:
-            narrower = self._submit(work, t, output).result()
+            narrower = self._worker.do(work, t, output)
             rounded = rounding.ball(value, narrower)
             work = self._narrower
         return rounded
@@ -412,17 +384,6 @@ class Publisher:
                 "main loop"
             )
 
-    def _submit(self, work: Callable[..., Any], *arguments: object) -> Future[Any]:
-        """Let the gateway's thread do something."""
-        try:
-            return self._worker.submit(work, *arguments)
-        except RuntimeError as error:  # close() was checked before
-            raise PrivacyError(
-                "the main thread has ended, and with it the thread that draws noise: "
-                "nothing more is published. Let the main thread wait for the threads "
-                "that publish"
-            ) from error
-
     def _checked_index(self, index: int | None) -> int:
         if self._closed:
             raise PrivacyError(
@@ -461,11 +422,11 @@ class Publisher:
         owes = self._owes
         while self._block is None or self._block.stop <= t:
             if self._ahead is None:
-                self._ahead = self._submit(self._prepared, t, self._size, t)
+                self._ahead = Task(self._prepared, t, self._size, t)
             # interrupted here or later, the next call finds the block again
             drawn = self._ahead
-            wait([drawn])
-            if drawn.exception() is None:
+            self._worker.finish(drawn)
+            if drawn.error is None:
                 self._take(drawn.result())
             self._ahead = None
             drawn.result()
@@ -480,9 +441,8 @@ class Publisher:
                 f"next one is {block.start}"
             )
         if self._ahead is None and block.stop < self._signals.horizon:
-            self._ahead = self._submit(
-                self._prepared, block.stop, self._size, block.start
-            )
+            self._ahead = Task(self._prepared, block.stop, self._size, block.start)
+            self._worker.ask(self._ahead)
         return block
 
     def _take(self, block: _Block) -> None:
@@ -677,7 +637,7 @@ class Publisher:
         self._closed = True
         try:
             if ends_here and self._store.path is not None:
-                self._submit(self._give_back, self._next).result()
+                self._worker.do(self._give_back, self._next)
         except (OSError, ValueError, MemoryError) as error:
             _LOG.warning(
                 "gateway %s: the samples from %d on that were drawn ahead are lost: %s",
@@ -686,7 +646,7 @@ class Publisher:
                 error,
             )
         finally:
-            self._worker.shutdown(wait=True)
+            self._worker.end()
             self._store.close()
 
     def __enter__(self) -> Self:

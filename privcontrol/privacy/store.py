@@ -23,13 +23,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..numerics.errors import PrivacyError
 from ..numerics.saved import finished_file
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     import sqlite3
 
     from filelock import FileLock
+
+#: What is done in a transaction returns this.
+Result = TypeVar("Result")
 
 #: How long a transaction waits for other processes, in seconds.
 _PATIENCE = 60.0
@@ -204,17 +207,29 @@ class Store(ABC):
         return
 
     @abstractmethod
-    def _transaction(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
-        """Open a transaction that is committed on leaving, or rolled back."""
+    def _transaction(
+        self, begin: str, work: Callable[[sqlite3.Connection], Result]
+    ) -> Result:
+        """Return what work returns, in a transaction that is committed or rolled back.
+
+        All that it holds is let go in one frame, by statements that no handler of
+        signals comes between. A context manager of Python would hold it for as long as
+        somebody keeps the error of a handler that interrupted its entry. For the same
+        reason work fetches all rows at once: one that is half read keeps its connection
+        open, and with it the lock of the file.
+        """
 
     def snapshot(self, names: Iterable[str] = ()) -> Snapshot:
         """Return the newest state, and the notes of these names that there are.
 
         What is new is verified before.
         """
-        with self._transaction("BEGIN") as connection:
-            found = self._read(connection)
-            return replace(found, notes=self._notes(connection, names))
+
+        def found(connection: sqlite3.Connection) -> Snapshot:
+            newest = self._read(connection)
+            return replace(newest, notes=self._notes(connection, names))
+
+        return self._transaction("BEGIN", found)
 
     def append(
         self,
@@ -230,14 +245,18 @@ class Store(ABC):
         Without an entry only the state changes, and the notes that are given. If all
         entries but the opening are to be forgotten, the chain begins again behind it.
         """
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+
+        def written(connection: sqlite3.Connection) -> Snapshot | None:
             newest = self._read(connection)
             if newest.version != known.version:
                 return None
             change = Change(entry, state, notes or {})
-            written = _write(connection, newest, change, forget)
-        self._advance(written)
-        return written
+            return _write(connection, newest, change, forget)
+
+        appended = self._transaction("BEGIN IMMEDIATE", written)
+        if appended is not None:
+            self._advance(appended)
+        return appended
 
     def update(
         self, change: Callable[[Snapshot], Change | None], names: Iterable[str] = ()
@@ -265,19 +284,26 @@ class Store(ABC):
 
     def entries(self) -> list[dict]:
         """Return all entries in order, the opening first."""
-        with self._transaction("BEGIN") as connection:
+
+        def found(connection: sqlite3.Connection) -> list[dict]:
             self._read(connection)
-            rows = connection.execute("SELECT text FROM entries ORDER BY number")
+            query = "SELECT text FROM entries ORDER BY number"
+            rows = connection.execute(query).fetchall()
             return [json.loads(text) for (text,) in rows]
+
+        return self._transaction("BEGIN", found)
 
     def digest(self, number: int) -> str | None:
         """Return the digest of an entry, None if there are not so many."""
-        with self._transaction("BEGIN") as connection:
+
+        def found(connection: sqlite3.Connection) -> str | None:
             self._read(connection)
             row = connection.execute(
                 "SELECT digest FROM entries WHERE number = ?", (number,)
             ).fetchone()
             return row and row[0]
+
+        return self._transaction("BEGIN", found)
 
     def _advance(self, found: Snapshot) -> None:
         """Accept nothing older from now on."""
@@ -334,7 +360,8 @@ class Store(ABC):
     def _sum(self, connection: sqlite3.Connection) -> str:
         """Return the sum of the digests of all notes, each of which is verified."""
         total = 0
-        for name, text, digest in connection.execute("SELECT * FROM notes"):
+        rows = connection.execute("SELECT * FROM notes").fetchall()
+        for name, text, digest in rows:
             self._check_note(name, text, digest)
             total += int(digest, 16)
         return f"{total % _MODULUS:x}"
@@ -346,7 +373,7 @@ class Store(ABC):
         found = {}
         for name in names:
             query = "SELECT text, digest FROM notes WHERE name = ?"
-            for text, digest in connection.execute(query, (name,)):
+            for text, digest in connection.execute(query, (name,)).fetchall():
                 self._check_note(name, text, digest)
                 found[name] = json.loads(text)
         return found
@@ -358,7 +385,7 @@ class Store(ABC):
     def _check_tables(self, connection: sqlite3.Connection) -> None:
         """Raise an error if the file is no store of this version."""
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
-        tables = {name for (name,) in connection.execute(query)}
+        tables = {name for (name,) in connection.execute(query).fetchall()}
         if not tables:
             raise ValueError(
                 f"path: the file at {str(self.path)!r} is empty and holds no "
@@ -391,8 +418,9 @@ class MemoryStore(Store):
         )
         _fill(self._connection, entry, state)
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, begin: str, work: Callable[[sqlite3.Connection], Result]
+    ) -> Result:
         if this_process() != self._owner:
             raise RuntimeError(
                 f"a {self.kind.name} in memory belongs to the process that made it; give "
@@ -400,7 +428,7 @@ class MemoryStore(Store):
             )
         with _one_transaction(), self._lock, self._connection:
             self._connection.execute(begin)
-            yield self._connection
+            return work(self._connection)
 
 
 class FileStore(Store):
@@ -482,22 +510,27 @@ class FileStore(Store):
         if self._held is not None:
             self._held.release()
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, begin: str, work: Callable[[sqlite3.Connection], Result]
+    ) -> Result:
         # The connection lives no longer than the transaction, so neither threads nor
         # forks ever share one.
         deadline = time.monotonic() + _PATIENCE
         with _one_transaction(), self._translated():
             while True:
-                with _lock, closing(_connected(self.path)) as connection:
-                    self._check_names()
-                    if _begun(connection, begin, deadline):
-                        # the commit waits for readers only, which are short
-                        patience = int(1000 * _PATIENCE)
-                        connection.execute(f"PRAGMA busy_timeout = {patience}")
-                        yield connection
-                        connection.execute("COMMIT")
-                        return
+                with _lock:
+                    connection = _connected(self.path)
+                    try:
+                        self._check_names()
+                        if _begun(connection, begin, deadline):
+                            # the commit waits for readers only, which are short
+                            patience = int(1000 * _PATIENCE)
+                            connection.execute(f"PRAGMA busy_timeout = {patience}")
+                            result = work(connection)
+                            connection.execute("COMMIT")
+                            return result
+                    finally:
+                        connection.close()
                 time.sleep(1e-3)
 
     def _check_names(self) -> None:
@@ -659,8 +692,8 @@ def _write(
 def _write_note(connection: sqlite3.Connection, name: str, note: object) -> int:
     """Write a note in place of the one of its name, and return how the sum changes."""
     changed = 0
-    before = connection.execute("SELECT digest FROM notes WHERE name = ?", (name,))
-    for (digest,) in before:
+    query = "SELECT digest FROM notes WHERE name = ?"
+    for (digest,) in connection.execute(query, (name,)).fetchall():
         changed -= int(digest, 16)
     text = json.dumps(note, sort_keys=True)
     digest = chained_digest(name, text)

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
@@ -453,3 +454,41 @@ def test_a_note_that_was_altered_or_put_back_is_refused(path):
         edited(path, statement, *values)
         with pytest.raises(ValueError, match="altered or damaged .*note"):
             PrivacyLedger.open(path)
+
+
+INTERRUPTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from interruptions import interrupted
+from privcontrol.core import PrivacyBudget, PrivacyLedger
+
+ledger = PrivacyLedger(PrivacyBudget(epsilon=1.0), sys.argv[2])
+
+ledger._reach("one", 0, None, "mark")
+errors = [None]
+while errors[-1] or len(errors) == 1:
+    _, mark = ledger._reached("one")
+    reach = lambda: ledger._reach("one", len(errors), mark, f"mark {len(errors)}")
+    errors.append(interrupted(reach, len(errors)))  # kept, as by a console
+assert ledger._reached("one") == (len(errors) - 1, f"mark {len(errors) - 1}")
+errors.clear()
+print("all go on")
+"""
+
+
+@pytest.mark.slow
+def test_a_write_that_is_interrupted_at_any_step_holds_up_no_other(tmp_path):
+    """A row that was half read kept the file locked for as long as the error was kept."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTED,
+            str(Path(__file__).parents[1]),
+            tmp_path / "new",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == "all go on\n", done.stderr

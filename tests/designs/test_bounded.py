@@ -660,7 +660,7 @@ def test_a_killed_gateway_continues_the_same_life(tmp_path):
         noise, path=tmp_path / "state", grid=1e-9, block=20, floating=True
     )
     before = [gateway.publish(0.0)[0] for _ in range(5)]
-    gateway._worker.shutdown(wait=True)
+    gateway._worker.end()
     gateway._store.close()
     again = pc.Gateway.resume(tmp_path / "state")
     start = again.next_index
@@ -738,7 +738,7 @@ def test_a_gateway_publishes_blocks_within_the_bound(tmp_path):
         noise, path=tmp_path / "state", grid=1e-9, block=64, floating=True
     )
     drawn = [gateway.publish(0.0)[0] for _ in range(70)]
-    gateway._worker.shutdown(wait=True)
+    gateway._worker.end()
     gateway._store.close()
     with pc.Gateway.resume(tmp_path / "state") as again:
         drawn += [again.publish(0.0)[0] for _ in range(40)]

@@ -303,7 +303,7 @@ def test_simulations_cannot_be_charged():
 
 def killed(gateway):
     """Let go of a gateway's file, as the end of its process does."""
-    gateway._worker.shutdown()
+    gateway._worker.end()
     gateway._store.close()
 
 

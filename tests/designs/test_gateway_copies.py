@@ -11,15 +11,14 @@ import random
 import shutil
 import sqlite3
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 
 import pytest
 from gateway_cases import noise
 
 import privcontrol as pc
 from privcontrol.deploy import gateway as maker, publisher as module
+from privcontrol.deploy.worker import Task
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.privacy import release
 from privcontrol.privacy.store import MemoryStore, Snapshot
@@ -76,40 +75,19 @@ def pause(store, kind):
         process.pause((store, kind))
 
 
-class Later:
+class OneThread:
     """Do what a gateway's thread does when it is waited for, so steps have one order."""
 
-    def __init__(self, work, arguments):
-        self.work = partial(work, *arguments)
-        self.done = None
-
-    def result(self):
-        if self.done is None:
-            self.done = Future()
-            try:
-                self.done.set_result(self.work())
-            except BaseException as error:
-                self.done.set_exception(error)
-        return self.done.result()
-
-    def exception(self):
-        return self.done.exception()
-
-
-class OneThread:
-    """What stands for the thread that draws and writes."""
-
-    def __init__(self, *names):
+    def ask(self, task):
         pass
 
-    def submit(self, work, *arguments):
-        return Later(work, arguments)
+    def finish(self, task):
+        task.run()
 
-
-def waited(tasks):
-    for task in tasks:
-        with suppress(BaseException):
-            task.result()
+    def do(self, work, *arguments):
+        task = Task(work, *arguments)
+        task.run()
+        return task.result()
 
 
 class Published:
@@ -222,8 +200,7 @@ def schedules(begin, check, most):
 
 
 def in_one_thread(monkeypatch):
-    monkeypatch.setattr(module, "ThreadPoolExecutor", OneThread)
-    monkeypatch.setattr(module, "wait", waited)
+    monkeypatch.setattr(module, "Worker", OneThread)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
 
 
