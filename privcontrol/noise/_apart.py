@@ -92,6 +92,25 @@ def products_by_lag(
     return later, float(size**2 - 2 * slack), float(size**2 + slack)
 
 
+def correlations(
+    system: LinearSystem, gramian: BallMatrix, count: int
+) -> list[BallMatrix]:
+    """Return products rho (q, q) of a system's responses to impulses, lag by lag.
+
+    rho(m)[i, j] is the product of the response to input i with that to input j that
+    begins m samples earlier: E^T A^(m-1) B with E = A^T Q B + C^T D for m >= 1, and
+    B^T Q B + D^T D for m = 0, with the observability Gramian Q.
+    """
+    A, B, C, D = system.matrices
+    onward = A.transpose() * gramian * B + C.transpose() * D
+    echo = onward.transpose()
+    orbit = Orbit(A, B)
+    found = [B.transpose() * gramian * B + D.transpose() * D]
+    for lag in range(count - 1):
+        found.append(echo * orbit.at(lag))
+    return found
+
+
 def square_of_several(
     system: LinearSystem,
     gramian: BallMatrix,

@@ -31,6 +31,7 @@ from ..privacy.repetition import growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
 from ..systems.powers import Orbit
+from ._apart import correlations
 from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._levels import Levels, with_later
 from ._patterns import largest_pattern
@@ -284,14 +285,9 @@ def _correlations(
 
 def _of_plant(response: WhitenedResponse, column: int, reach: int) -> list[Ball]:
     """Return the correlations at lags 0 .. reach of the plant's response to an impulse."""
-    A, b, C, d = response.system.entered_by([column]).matrices
-    energy = b.transpose() * response.gramian * b + d.transpose() * d
-    found = [energy[0, 0]]
-    echo = (A.transpose() * response.gramian * b + C.transpose() * d).transpose()
-    orbit = Orbit(A, b)
-    for lag in range(reach):
-        found.append((echo * orbit.at(lag))[0, 0])
-    return found
+    entered = response.system.entered_by([column])
+    found = correlations(entered, response.gramian, reach + 1)
+    return [matrix[0, 0] for matrix in found]
 
 
 def _largest_square(products: Sequence[Ball], moves: SignalMoves) -> Ball:

@@ -33,8 +33,7 @@ from ..numerics.thresholds import MOST_STATES_IN_BALLS
 from ..privacy.repetition import Correlations, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..systems.linear import Autoregression, Plant, spectral_radius
-from ..systems.powers import Orbit
-from ._apart import LagBounds, are_many, bounds_apart
+from ._apart import LagBounds, are_many, bounds_apart, correlations
 from ._autoregression import ChangesBehind, are_told_apart, changes_behind
 from ._endless import (
     WhitenedResponse,
@@ -266,19 +265,10 @@ class _LeftByLags:
 
 
 def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, float]:
-    """Return products of a signal's responses at lags 0 .. k - 1, and their error.
-
-    With b and d the signal's columns, <h, h shifted by m> = b^T (A^T)^(m-1) (A^T Q b + C^T d)
-    for m >= 1, and b^T Q b + d^T d for m = 0.
-    """
-    A, b, C, d = response.system.entered_by([moves.column]).matrices
-    radius = Ball(float(moves.radius))
-    echo = A.transpose() * response.gramian * b + C.transpose() * d
-    energy = b.transpose() * response.gramian * b + d.transpose() * d
-    orbit = Orbit(A, b)
-    states = [orbit.at(m) for m in range(moves.longest - 1)]
-    products: list[Ball] = [energy[0, 0]]
-    products += [(state.transpose() * echo)[0, 0] for state in states]
-    scaled = BallMatrix(len(products), 1, [each * radius**2 for each in products])
-    values, errors = enclosure(scaled)
+    """Return products of a signal's responses at lags 0 .. k - 1, and their error."""
+    entered = response.system.entered_by([moves.column])
+    products = correlations(entered, response.gramian, moves.longest)
+    square = Ball(float(moves.radius)) ** 2
+    scaled = [matrix[0, 0] * square for matrix in products]
+    values, errors = enclosure(BallMatrix(len(scaled), 1, scaled))
     return values[:, 0], float(errors.max())

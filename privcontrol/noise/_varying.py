@@ -13,9 +13,10 @@ verifies every inequality, and only what is verified is returned.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ from ._gains import good_gains
 from ._varying_run import varying_shift_within
 from ._vertices import VaryingSecret
 from .parts import NoisePart, PartSum
+
+T = TypeVar("T")
 
 #: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
 _SHORT = 1000
@@ -177,20 +180,7 @@ class Inverted(ByContent, Saved):
 
     def shift(self, horizon: float, largest: float = math.inf) -> float:
         """Bound every privacy shift, for any sequence of vertices."""
-        if self.response is None:
-            return self._shift(horizon, None, largest)
-        bounds = []
-        for k, gains in enumerate(self._choices()):
-            try:
-                bounds.append(self._shift(horizon, gains, largest))
-            except UncertifiableError as error:
-                refusal = error
-                continue
-            if k:
-                break
-        if not bounds:
-            raise refusal
-        return min(bounds)
+        return min(self._verified(lambda gains: self._shift(horizon, gains, largest)))
 
     def fading(self) -> Fading:
         """Return what fades of a change with the `shift` over runs of any length.
@@ -200,10 +190,14 @@ class Inverted(ByContent, Saved):
         UncertifiableError
             If no bound is verified.
         """
+        return min(self._verified(self._fading), key=lambda each: each.shift)
+
+    def _verified(self, bound: Callable[[list[NDArray] | None], T]) -> list[T]:
+        """Return bounds for the plain gains, and for the first others that have one."""
         found = []
         for k, gains in enumerate(self._choices()):
             try:
-                found.append(self._fading(gains))
+                found.append(bound(gains))
             except UncertifiableError as error:
                 refusal = error
                 continue
@@ -211,7 +205,7 @@ class Inverted(ByContent, Saved):
                 break
         if not found:
             raise refusal
-        return min(found, key=lambda each: each.shift)
+        return found
 
     def _fading(self, gains: list[NDArray] | None) -> Fading:
         """Return what fades of one change, for given gains of the free inputs."""

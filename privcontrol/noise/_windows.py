@@ -30,8 +30,7 @@ from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
-from ..systems.powers import Orbit
-from ._apart import LagBounds, bounds_apart, several_together
+from ._apart import LagBounds, bounds_apart, correlations, several_together
 from ._patterns import (
     MOST_RELAXED,
     PatternSearch,
@@ -71,22 +70,10 @@ def _entered(system: LinearSystem, window: WindowMoves) -> LinearSystem:
 def _products(
     system: LinearSystem, gramian: BallMatrix, count: int
 ) -> tuple[NDArray, float]:
-    """Return products rho (k, q, q) of impulse responses, and the largest error.
-
-    rho(m)[i, j] is the product of the response to signal i with that to signal j that
-    begins m samples earlier: E^T A^(m-1) B with E = A^T Q B + C^T D for m >= 1, and
-    B^T Q B + D^T D for m = 0.
-    """
-    A, B, C, D = system.matrices
-    onward = A.transpose() * gramian * B + C.transpose() * D
-    echo = onward.transpose()
-    orbit = Orbit(A, B)
-    found = [B.transpose() * gramian * B + D.transpose() * D]
-    for lag in range(count - 1):
-        found.append(echo * orbit.at(lag))
+    """Return the `correlations` (k, q, q) of impulse responses, and the largest error."""
     values = []
     largest = 0.0
-    for matrix in found:
+    for matrix in correlations(system, gramian, count):
         value, errors = enclosure(matrix)
         values.append(value)
         largest = max(largest, float(np.max(errors)))
