@@ -46,7 +46,7 @@ from ..numerics.checks import (
     real_array,
     sequence_of,
 )
-from ..numerics.linalg import EPS, float_above
+from ..numerics.linalg import EPS, float_above, nonzero
 from ..numerics.objects import CheckedFields, Frozen
 from ..numerics.thresholds import LARGEST_SIZE, MOST_SIGNS, THINNEST
 
@@ -238,7 +238,7 @@ def _sizes(vectors: NDArray, norm: float) -> NDArray:
     rounded p moves the norm by less than the factor n^(1e-16).
     """
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    scaled = np.abs(vectors) / np.where(largest > 0, largest, 1.0)
+    scaled = np.abs(vectors) / nonzero(largest)
     if norm == math.inf:
         sums = np.ones(len(vectors))
     else:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..numerics.checks import one_of, positive_number, real_array
 from ..numerics.ellipsoid import gaussian_shape
 from ..numerics.errors import NotRealizableError, PrivacyError, UncertifiableError
-from ..numerics.linalg import column_norms, rank_tolerance
+from ..numerics.linalg import column_norms, nonzero, rank_tolerance
 from ..numerics.thresholds import ALIKE
 from ..privacy.budget import (
     PrivacyBudget,
@@ -533,7 +533,7 @@ def structured_equivalent(mechanism: Mechanism, adjacency: Adjacency) -> Mechani
         raise PrivacyError(NO_NOISE)
     # each move counts alike: a small one needs its direction as much as a large one
     sizes = np.linalg.norm(shifts, axis=0)
-    directions = shifts / np.where(sizes > 0, sizes, 1.0)
+    directions = shifts / nonzero(sizes)
     U, s, _ = scipy.linalg.svd(directions, full_matrices=False)
     rank = int(np.sum(s > rank_tolerance(shifts, s)))
     projected = times(noise.factor, U[:, :rank])

@@ -29,7 +29,7 @@ from ..noise.shift import certified_shift
 from ..numerics.checks import real_array, sample_index
 from ..numerics.errors import UncertifiableError
 from ..numerics.labels import time_axis, with_units
-from ..numerics.linalg import EPS, rank_tolerance
+from ..numerics.linalg import EPS, nonzero, rank_tolerance
 from ..numerics.objects import freeze_arrays
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
@@ -605,7 +605,7 @@ def _updated(
 def _sizes(array: NDArray, axis: int) -> NDArray:
     """Return norms along an axis that stays, one where they are zero."""
     sizes = np.linalg.norm(array, axis=axis, keepdims=True)
-    return np.where(sizes > 0, sizes, 1.0)
+    return nonzero(sizes)
 
 
 # -- changes of a signal -----------------------------------------------------------------

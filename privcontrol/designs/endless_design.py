@@ -25,9 +25,9 @@ from ..noise._autoregression import (
     hides_by_correlations,
     shift_behind_autoregression,
 )
-from ..noise._endless import endless_secret, joint_shift, shift_behind
+from ..noise._endless import endless_secret, shift_behind
 from ..noise._patterns import MOST_EXACT, MOST_RELAXED
-from ..noise.parts import Filtered, NoisePart, White
+from ..noise.parts import Filtered, White
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.linalg import float_above, round_up
 from ..numerics.progress import piece
@@ -84,42 +84,35 @@ def endless(problem: DesignProblem) -> Proposal:
     secret = endless_secret(request.adjacency, problem.plant)
     price = price_of(problem.weight, problem.plant.output_count)
     allowed = request.allowed_shift
-    floor: tuple[NoisePart, ...] = ()
     own = math.inf
     own_cost = 0.0
     if request.floor is not None:
         own = white_shift(secret, request.floor)
         white = LinearSystem.gain(np.diag(request.floor))
         own_cost = mean_cost(price, white)
-        floor = (White(request.floor),)
     if own <= allowed:
         design = StationaryDesign(
             Filtered(white), own, own_cost, own_cost, secret.scaled_system
         )
-        floor = ()
+    elif request.family == "iid-gaussian":
+        design = white_design(secret, _left_to_hide(allowed, own), price)
     else:
         left = _left_to_hide(allowed, own)
-        if request.family == "iid-gaussian":
-            design = white_design(secret, left, price)
-        else:
-            design = stationary_design(
-                secret,
-                left,
-                price,
-                order=request.order,
-                gap=request.gap,
-            )
-    gap = design.gap
-    if floor:
-        bound = design.lower_bound * (design.shift / allowed) ** 2
-        design = replace(
-            design,
-            shift=joint_shift(design.shift, own),
-            cost=design.cost + own_cost,
-            lower_bound=max(bound, own_cost),
+        design = stationary_design(
+            secret, left, price, order=request.order, gap=request.gap
         )
-    parts = (design.part, *floor)
-    return Proposal(parts, design.cost, design.lower_bound, design, gap)
+    found = Proposal(
+        (design.part,), design.cost, design.lower_bound, design, design.gap
+    )
+    if request.floor is None or own <= allowed:
+        return found
+    bound = design.lower_bound * (design.shift / allowed) ** 2
+    return replace(
+        found,
+        parts=(design.part, White(request.floor)),
+        cost=design.cost + own_cost,
+        lower_bound=max(bound, own_cost),
+    )
 
 
 def _left_to_hide(allowed: float, own: float) -> float:

@@ -17,7 +17,7 @@ from ..core.noise import LaplaceNoise
 from ..noise._endless import NO_NOISE
 from ..noise.parts import DrawnOnce
 from ..numerics.errors import NotRealizableError, PrivacyError
-from ..numerics.linalg import float_above, rank_tolerance
+from ..numerics.linalg import float_above, nonzero, rank_tolerance
 from ..numerics.progress import piece
 from ..secrets.secret import Responses, all_responses
 from .correlated import dense_noise
@@ -116,12 +116,12 @@ def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
 def _check_covered(shape: NDArray, responses: Responses) -> None:
     """Raise `NotRealizableError` if a response leaves Lambda's column space."""
     sizes = np.linalg.norm(shape, axis=1)
-    scaled = shape / np.where(sizes > 0, sizes, 1.0)[:, None]
+    scaled = shape / nonzero(sizes)[:, None]
     basis, values, _ = scipy.linalg.svd(scaled, full_matrices=False)
     basis = basis[:, values > rank_tolerance(scaled, values)]
     shaped = [several.columns for several in responses.windows]
     moves = np.hstack([responses.points, *responses.balls, *shaped])
-    moves = moves / np.where(sizes > 0, sizes, 1.0)[:, None]
+    moves = moves / nonzero(sizes)[:, None]
     left = np.linalg.norm(moves - basis @ (basis.T @ moves), axis=0)
     if (left > _COVERED * np.linalg.norm(moves, axis=0)).any():
         raise NotRealizableError(

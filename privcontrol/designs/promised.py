@@ -21,6 +21,7 @@ from ..noise.grid import grid_shift
 from ..noise.parts import Correlated, Driven, Filtered, NoisePart, Structured, White
 from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
+from ..numerics.linalg import nonzero
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
@@ -196,7 +197,7 @@ def _thinnest(rows: NDArray) -> float:
     if rows.shape[1] < len(rows):
         return 0.0
     scales = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows / np.where(scales > 0, scales, 1.0)
+    units = rows / nonzero(scales)
     return float(np.linalg.svd(units, compute_uv=False)[-1])
 
 

@@ -19,7 +19,7 @@ from ..noise.parts import NoisePart, Structured, White
 from ..noise.shift import Shift, certified_shift
 from ..numerics.ellipsoid import Shape, enclosing_ellipsoid, weight_triangle
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, nonzero
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import LARGEST_EXCESS, MOST_ROUNDS, ROUNDED, UNSEEN
 from ..privacy.budget import scale_to_budget
@@ -244,7 +244,7 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
         raise UncertifiableError(
             "the free response exceeds 1e308 within the horizon; shorten the horizon"
         )
-    sizes = np.where(sizes > 0, sizes, 1.0)
+    sizes = nonzero(sizes)
     _, s, vt = scipy.linalg.svd(whitened / sizes, full_matrices=False)
     keep = s > UNSEEN * s[0]
     directions = vt[keep].T / s[keep]

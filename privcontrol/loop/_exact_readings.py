@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import BallMatrix, ball_matrix, midpoints, working_bits
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, nonzero
 from ..systems.linear import LinearSystem
 
 #: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
@@ -137,7 +137,7 @@ def seen_exactly(
             moved = (A * moved).mid()
         sizes = np.maximum(sizes, np.linalg.norm(responded, axis=1))
         terms = EPS * combined @ np.abs(now.C) @ sizes
-        scaled = exact / np.where(terms > 0, terms, 1.0)[:, None]
+        scaled = exact / nonzero(terms)[:, None]
         yield SeenExactly(before, after, news, scaled)
 
 

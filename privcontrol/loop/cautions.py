@@ -8,7 +8,7 @@ import numpy as np
 
 from ..designs.problem import DesignProblem
 from ..numerics.errors import warn_user
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, nonzero
 from ..numerics.thresholds import ON_CIRCLE, ROUNDED
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.linear import poles_of
@@ -29,7 +29,7 @@ def warn_of_public_secret(loop: LoopData) -> None:
     variances = np.diag(design.P0)
     # states count in their deviations, or in moves where there are none
     sizes = np.where(variances > 0, variances, np.sum(moves**2, axis=1))
-    units = np.sqrt(np.where(sizes > 0, sizes, 1.0))
+    units = np.sqrt(nonzero(sizes))
     values, vectors = np.linalg.eigh(design.P0 / units[:, None] / units)
     known = vectors[:, values <= EPS * len(values) * max(values[-1], 0.0)]
     moves = moves / units[:, None]

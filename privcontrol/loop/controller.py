@@ -33,7 +33,7 @@ from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED, SETTLING
 from ..systems.linear import LinearSystem, SampledSystem, reached_states, stacks_of
 from ..systems.nonlinear import NonlinearPlant, is_nonlinear
-from .side import LinearSide, NonlinearSide
+from .side import LinearSide, NonlinearSide, at_sample
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
 Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
@@ -345,7 +345,7 @@ class ObserverFeedback(Law):
 
     def expected(self, t: int, memory: NDArray) -> NDArray:
         """Return the reading (p, q) that is predicted."""
-        seen = product(gain_at(self.C, t), memory[: self.observed])
+        seen = product(at_sample(self.C, t), memory[: self.observed])
         if self.recall is None:
             return seen
         return seen + self._recalled(self.recall, t, memory)
@@ -360,13 +360,13 @@ class ObserverFeedback(Law):
         """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
         innovation = sensed - self.expected(t, memory)
-        return memory[:n] + product(gain_at(self.correct, t)[:n], innovation)
+        return memory[:n] + product(at_sample(self.correct, t)[:n], innovation)
 
     def feedback(
         self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
     ) -> NDArray:
         """Return the inputs (m, q) that it asks for at an estimate."""
-        K = gain_at(self.K, t)
+        K = at_sample(self.K, t)
         if self.tracked:
             sums = memory[self.observed : len(self.states)]
             return -product(K, np.concatenate([estimate, sums]))
@@ -388,12 +388,12 @@ class ObserverFeedback(Law):
     ) -> NDArray:
         p, N = self.C.shape[-2:]
         end = len(self.states)
-        onto = product(gain_at(self._onto, t), memory[:N])
+        onto = product(at_sample(self._onto, t), memory[:N])
         innovation = sensed - onto[:p]
         if self.recall is not None:
             innovation = innovation - self._recalled(self.recall, t, memory)
-        moved = onto[p:] + product(gain_at(self.B, t), acting)
-        moved += product(gain_at(self.advance, t), innovation)
+        moved = onto[p:] + product(at_sample(self.B, t), acting)
+        moved += product(at_sample(self.advance, t), innovation)
         if len(memory) == N:
             return moved
         after = memory.copy()
@@ -450,11 +450,6 @@ def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
         return np.vstack([side.B, still])
     count = len(like)
     return np.stack([np.vstack([side.driven_at(t), still]) for t in range(count)])
-
-
-def gain_at(gain: NDArray, t: int) -> NDArray:
-    """Return the gain of sample t, from one for all of them or from one for each."""
-    return gain if gain.ndim == 2 else gain[t]
 
 
 def _stack(gain: NDArray, samples: slice) -> NDArray:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import NoisePart
 from ..numerics.balls import midpoints
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, nonzero
 from ..numerics.thresholds import SETTLING, SHARP, UNSEEN
 from ..privacy.horizon import Horizon
 from ..secrets.modes import unseen_mode
@@ -39,7 +39,7 @@ from ..systems.linear import (
 from ..systems.varying import VaryingPlant
 from ._exact_readings import ROUNDINGS, ExactReading, exact_readings, seen_exactly
 from .controller import Gains
-from .regulator import nonzero, riccati
+from .regulator import riccati
 from .side import Weights, at_sample
 
 

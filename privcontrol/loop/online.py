@@ -18,12 +18,12 @@ from .controller import (
     Law,
     ObserverFeedback,
     answered,
-    gain_at,
 )
 from .data import LoopData, prior_mean, start_of
 from .dense_filter import DenseKnowledge
 from .kalman import Knowledge, Step
 from .moments import knowledge
+from .side import at_sample
 
 
 class OnlineController:
@@ -230,7 +230,7 @@ class OnlineController:
         correct = step.correct
         if self._loop.form == "predictor":
             correct = np.zeros_like(correct)
-        K = gain_at(observer.K, t)
+        K = at_sample(observer.K, t)
         return replace(observer, K=K, correct=correct, advance=step.advance)
 
 

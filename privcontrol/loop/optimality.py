@@ -28,7 +28,7 @@ from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..noise.parts import Blocks
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import rank_tolerance
+from ..numerics.linalg import nonzero, rank_tolerance
 from ..numerics.thresholds import ALIKE
 from ..privacy.guarantee import shown
 from ..privacy.least_variance import least_law_variance
@@ -237,7 +237,7 @@ def least_cost(loop: LoopData, shift: float | None = None) -> float:
     design = loop.known_design
     total = noise_covariance(noise.process)
     sizes = np.sqrt(np.diag(total))
-    units = np.where(sizes > 0, sizes, 1.0)[:, None]  # of the outputs
+    units = nonzero(sizes)[:, None]  # of the outputs
     points = responses.points / units
     balls = [ball / units for ball in responses.balls]
     basis = _basis(np.hstack([points, *balls]))

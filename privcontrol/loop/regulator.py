@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from ..numerics.linalg import nonzero
 from ..numerics.thresholds import LEAST_PRICE
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
@@ -186,8 +187,3 @@ def riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, ND
             break
         units = units / np.sqrt(sizes)
     return gain, found, poles
-
-
-def nonzero(sizes: NDArray) -> NDArray:
-    """Sizes with one in the place of zero."""
-    return np.where(sizes > 0, sizes, 1.0)

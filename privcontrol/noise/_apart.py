@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, largest_later
 from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, SETTLING
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LEAP, LinearSystem
@@ -47,11 +47,6 @@ def several_together(
         total += 2 * (events - m) * largest(lag)
     least = min(total, events**2 * square)
     return float(least * (1 + 4 * events * EPS))
-
-
-def _largest_from(by_lag: NDArray) -> NDArray:
-    """Return the largest value at each lag or later."""
-    return np.maximum.accumulate(by_lag[::-1])[::-1]
 
 
 def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> float:
@@ -88,7 +83,7 @@ def products_by_lag(
         products = np.abs(same.T @ columns)
         lags = np.abs(starts - start)
         np.maximum.at(by_lag, lags, products.max(axis=0))
-    later = _largest_from(by_lag) + slack
+    later = largest_later(by_lag) + slack
     return later, float(size**2 - 2 * slack), float(size**2 + slack)
 
 
@@ -290,7 +285,7 @@ def _lag_bounds(
         beyond = min(beyond, bound)
         lags.append(length + samples)
         found.append(beyond)
-    bounds = _largest_from(np.array(found)) * (1 + 16 * EPS)
+    bounds = largest_later(np.array(found)) * (1 + 16 * EPS)
     return LagBounds(np.array(lags), bounds)
 
 

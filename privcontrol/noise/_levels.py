@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, largest_later
 from ..numerics.objects import ByContent
 
 #: Changes of which the sign is known, and number of sums above which nothing is told apart.
@@ -168,5 +168,4 @@ class Levels(ByContent):
 
 def with_later(shared: NDArray, further: float) -> NDArray:
     """Return bounds of what is shared at a lag and all later ones, ``further`` after them."""
-    every = np.append(shared, further)
-    return np.maximum.accumulate(every[::-1])[::-1] * (1 + 16 * EPS)
+    return largest_later(np.append(shared, further)) * (1 + 16 * EPS)

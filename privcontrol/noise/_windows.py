@@ -26,7 +26,7 @@ from ..numerics.balls import (
     enclosure,
     upper_float,
 )
-from ..numerics.linalg import EPS, float_above
+from ..numerics.linalg import EPS, float_above, largest_later
 from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
@@ -230,4 +230,4 @@ def windows_by_lag(windows: Windows, sizes: NDArray) -> NDArray:
     by_lag = np.zeros(int(lags.max()) + 1)
     np.maximum.at(by_lag, lags.ravel(), together.ravel())
     rounding = 1 + 4 * len(sizes) * EPS
-    return np.maximum.accumulate(by_lag[::-1])[::-1] * rounding
+    return largest_later(by_lag) * rounding

@@ -32,7 +32,7 @@ from ..core.adjacency import Adjacency
 from ..numerics.balls import enclosure, working_bits
 from ..numerics.checks import check_memory, positive_integer, positive_number
 from ..numerics.errors import UncertifiableError
-from ..numerics.linalg import EPS, float_above
+from ..numerics.linalg import EPS, float_above, nonzero
 from ..numerics.thresholds import DOUBLINGS, LARGEST_EXCESS, ROUNDED
 from ..secrets.fleet import symmetric_plant
 from ..secrets.ring import Ring, waves_of
@@ -264,7 +264,7 @@ class _Waves(NamedTuple):
         """Return r_k (K, lags), and a bound (K,) of the error of each."""
         A, _, C, _ = self.matrices
         energies = np.einsum("kii->ki", _gramian(A, C))
-        sizes = np.sqrt(np.where(energies > 0, energies, 1.0))
+        sizes = np.sqrt(nonzero(energies))
         return self.scaled(np.exp2(-np.round(np.log2(sizes))))._products(lags)
 
     def _products(self, lags: int) -> tuple[NDArray, NDArray]:

@@ -154,6 +154,16 @@ def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
     return sizes
 
 
+def nonzero(sizes: NDArray) -> NDArray:
+    """Return sizes to divide by, one in the place of zero."""
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+def largest_later(values: NDArray) -> NDArray:
+    """Return the largest value at each place (T,) or later."""
+    return np.maximum.accumulate(values[::-1])[::-1]
+
+
 def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
     """Return the largest singular value that round-off makes of zero."""
     largest = np.max(singular_values, initial=0.0)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, largest_later
 from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED
 
@@ -250,7 +250,7 @@ def growth_of_run(
     placements is found backwards in time, with each pair counted at its earlier change.
     """
     horizon = len(sizes)
-    rest = _largest_later(sizes)
+    rest = largest_later(sizes)
     squares = sizes**2
     shared = np.zeros(horizon)
     total, alike = squares, sizes
@@ -268,13 +268,8 @@ def growth_of_run(
     return math.sqrt(min(largest, added**2) * (1 + 4 * ROUNDED))
 
 
-def _largest_later(values: NDArray) -> NDArray:
-    """Return the largest value at each sample or later."""
-    return np.maximum.accumulate(values[::-1])[::-1]
-
-
 def _before(values: NDArray, separation: int) -> NDArray:
     """Return the largest value so many samples later or more, minus infinity for none."""
     found = np.full(len(values), -np.inf)
-    found[:-separation] = _largest_later(values)[separation:]
+    found[:-separation] = largest_later(values)[separation:]
     return found
