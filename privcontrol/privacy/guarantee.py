@@ -1070,7 +1070,7 @@ class PrivacyGuarantee(Accounted, Saved):
             **({"Repetition": repetition} if repetition else {}),
             "Horizon": (self._horizon() or f"none; {scope.domain}",),
             "Assumes": scope.assumptions or ("nothing further",),
-            "Released": (scope.released or manner,),
+            "Released": (scope.released.removeprefix("released ") or manner,),
             "Accounts": tuple(filter(None, (*accounts, self._sum()))),
         }
 

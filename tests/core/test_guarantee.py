@@ -840,9 +840,9 @@ def test_nobody_says_how_a_foreign_release_was_made():
         lines = known.explain().splitlines()
         words[name] = next(line[12:] for line in lines if line.startswith("Released:"))
     assert words == {
-        "own": "released exactly",
-        "foreign": "released elsewhere",
-        "both": "released elsewhere in part",
+        "own": "exactly",
+        "foreign": "elsewhere",
+        "both": "elsewhere in part",
     }
     assert (own + foreign + foreign).scope.released == "released elsewhere in part"
 
