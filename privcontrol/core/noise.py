@@ -91,7 +91,8 @@ def corners(sizes: NDArray) -> NDArray:
 
     ``sizes`` (q,) are what a unit on each axis costs, as roots. Free axes cost a little.
     """
-    priced = np.maximum(sizes, LEAST_PRICE * sizes.max())
+    largest = sizes.max() or 1.0
+    priced = np.maximum(sizes, LEAST_PRICE * largest)
     return np.sqrt(priced.sum() / priced)
 
 

@@ -230,3 +230,12 @@ def test_laplace_noise_around_a_ball_costs_least(seed):
         others = own @ rng.normal(size=(q, q + int(rng.integers(3))))
         assert cost(others) > design.lower_bound
         assert cost(own + 0.05 * others[:, :q]) > design.lower_bound
+
+
+def test_a_ball_of_which_the_weight_reads_nothing_has_laplace_noise_too():
+    query = pc.LinearQuery([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    design = design_laplace(
+        query, pc.BallAdjacency(1.0), PURE, weight=np.diag([1, 0, 0])
+    )
+    assert design.cost == 0
+    np.testing.assert_allclose(design.noise.std, [0, 2 / 0.8, 2 / 0.8], rtol=1e-6)
