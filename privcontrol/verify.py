@@ -538,6 +538,8 @@ def shape_of(data):
         "any": data["shape"] == "any" or data["together"],
         "moved": data["moved"] or data["which"],
     }
+    if data["norm"] not in ("single", "l2") or data["shape"] not in ("any", "level"):
+        raise NotCovered("changes of another norm or shape")
     shape, *others = [word for word, is_said in words.items() if is_said] or ["level"]
     if others or (shape in ("energy", "profiles") and data["duration"] > 1):
         raise Broken("the secret says two things of the shape of its changes")
@@ -1771,7 +1773,8 @@ class Design:
         self.factor = Matrix(held["factor"]) if "factor" in held else zeros(states, 1)
         counts = [self.horizon, self.request["releases"]]
         for secret in self.secrets:
-            counts += [secret["duration"], secret["events"], secret["moved"] + 1]
+            counts += [secret["duration"], secret["events"]]
+            counts += [secret["moved"] + 1, secret["separation"] + 1]
         lengths = {len(plant.along) for plant in self.plants} - {1}
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]

@@ -869,6 +869,18 @@ def test_a_secret_that_says_two_things_of_its_shape_does_not_hold(told, path):
 
 
 @pytest.mark.parametrize(
+    "told, status",
+    [({"separation": -1}, 1), ({"shape": "Any"}, 2), ({"norm": "L2"}, 2)],
+)
+def test_a_secret_that_is_said_in_no_known_way_is_refused(told, status, path):
+    """A distance below zero hid events that come together as if they kept one."""
+    first_design("endless any several").save(path)
+    assert verify.checked(path)["status"] == 0
+    edited(path, lambda data: data["request"]["adjacency"].update(told))
+    assert verify.checked(path)["status"] == status
+
+
+@pytest.mark.parametrize(
     "kind, told",
     [
         ("endless lasting", {"shape": "any"}),
