@@ -229,7 +229,8 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the budget does not cover it. No error records anything.
+            If the budget does not cover it. No error of these kinds records anything,
+            but for one of the disk that says so.
         ValueError
             If the guarantee is about another secret, another charge has the identity,
             or the file was altered.

@@ -527,7 +527,7 @@ class FileStore(Store):
                             patience = int(1000 * _PATIENCE)
                             connection.execute(f"PRAGMA busy_timeout = {patience}")
                             result = work(connection)
-                            connection.execute("COMMIT")
+                            _commit(connection)
                             return result
                     finally:
                         connection.close()
@@ -568,6 +568,13 @@ class FileStore(Store):
             if error.errno is None:  # it says what to do
                 raise
             raise OSError(error.errno, self._unusable(error)) from error
+        except _InDoubt as error:
+            raise OSError(
+                f"the {self.kind.name} at {where} cannot be used: the end of a write "
+                "failed, so the disk may hold it or not, and nothing is published: do not "
+                "release, and look into the file before you write again "
+                f"({error})"
+            ) from error
         except _sqlite().OperationalError as error:
             if "locked" in str(error):
                 raise TimeoutError(
@@ -648,6 +655,24 @@ def _begun(connection: sqlite3.Connection, begin: str, deadline: float) -> bool:
             raise
         return False
     return True
+
+
+class _InDoubt(Exception):
+    """The end of a write failed."""
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    """End a transaction.
+
+    Once its journal is gone a write counts, and then the folder is synchronised. All else
+    fails before, and is rolled back.
+    """
+    try:
+        connection.execute("COMMIT")
+    except _sqlite().OperationalError as error:
+        if error.sqlite_errorname != "SQLITE_IOERR_DIR_FSYNC":
+            raise
+        raise _InDoubt(str(error)) from error
 
 
 def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -454,6 +455,34 @@ def test_a_note_that_was_altered_or_put_back_is_refused(path):
         edited(path, statement, *values)
         with pytest.raises(ValueError, match="altered or damaged .*note"):
             PrivacyLedger.open(path)
+
+
+class Failing(sqlite3.Connection):
+    """A disk that fails to synchronise the folder after the journal is gone."""
+
+    is_writing = False
+
+    def execute(self, query, *arguments):
+        found = super().execute(query, *arguments)
+        self.is_writing |= query == "BEGIN IMMEDIATE"
+        if query == "COMMIT" and self.is_writing:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorname = "SQLITE_IOERR_DIR_FSYNC"
+            raise error
+        return found
+
+
+def test_a_charge_whose_end_failed_is_said_to_be_in_doubt(path, monkeypatch):
+    """It said that nothing was recorded, and the file had the charge."""
+    ledger = PrivacyLedger.open(path)
+    before = len(ledger.history)
+    connect = sqlite3.connect
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", partial(connect, factory=Failing))
+        with pytest.raises(OSError, match="the disk may hold it or not") as caught:
+            ledger.charge(foreign(0.1))
+    assert "nothing was recorded" not in str(caught.value)
+    assert len(ledger.history) == before + 1
 
 
 INTERRUPTED = """
