@@ -23,6 +23,7 @@ from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
 from ..numerics.linalg import nonzero
 from ..numerics.thresholds import ROUNDED
+from ..privacy import sentences
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
 from ..secrets.disturbance import disturbances, is_dense
@@ -37,7 +38,6 @@ from .request import Request
 
 NOT_FREE = "disturbances that enter during the run"
 
-_UNMOVED = "combinations of outputs that no secret moves"
 #: Condition of noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
 #: Frequencies at which the rank of filtered noise is looked at.
@@ -158,9 +158,9 @@ def _caveats(
         if isinstance(part, SeparateUnits) and part.is_bare:
             caveats.append("outputs of units without a secret, which carry no noise")
         if _leaves_bare(part):
-            caveats.append(f"{_UNMOVED}, which carry no noise")
+            caveats.append(sentences.BARE)
         elif isinstance(part, Correlated) and _thinnest(part.by_output) < 1 / _THIN:
-            caveats.append(f"{_UNMOVED}, which carry hardly any noise")
+            caveats.append(f"{sentences.UNMOVED}, which carry hardly any noise")
     own = request.factor
     if own is not None and np.linalg.matrix_rank(own) < len(own):
         # a Lambda (T p, r) of the user's own

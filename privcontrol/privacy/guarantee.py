@@ -1053,6 +1053,8 @@ class PrivacyGuarantee(Accounted, Saved):
         manner = "exactly, unless rng= is given: then simulated in double precision"
         if self.scope.horizon:
             manner = "exactly by a Gateway; simulations are in double precision"
+            if self.scope.horizon == math.inf and sentences.BARE in self.scope.caveats:
+                manner = sentences.NO_GATEWAY
         accounts = []
         for delta in (1e-2, 1e-3, 1e-5):
             epsilon = self.epsilon(delta)

@@ -13,6 +13,14 @@ from ..numerics.thresholds import ROUNDED
 #: Length of a line of a guarantee's text, and of its label.
 LINE = 120
 MARGIN = len("Not hidden: ")
+#: What no secret moves, and what noise leaves bare of it.
+UNMOVED = "combinations of outputs that no secret moves"
+BARE = f"{UNMOVED}, which carry no noise"
+#: How noise without a horizon is released that leaves combinations bare.
+NO_GATEWAY = (
+    "by no Gateway: combinations of outputs without noise would show how its state is "
+    "rounded, so add a floor (floor=); simulations are in double precision"
+)
 #: Share above which percentages have another digit.
 _NEARLY_ALL = 0.99
 

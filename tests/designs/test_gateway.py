@@ -858,6 +858,30 @@ def test_states_whose_rounding_could_be_seen_are_refused():
         Gateway(vanishing)
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.05])
+@pytest.mark.parametrize("horizon", [20, np.inf])
+def test_a_guarantee_says_which_noise_no_gateway_publishes(floor, horizon):
+    """It said that a gateway releases it, and the gateway refused."""
+    gust = pc.DisturbanceAdjacency({"velocity": 0.3})
+    both = two_outputs()
+    names = both.state_labels
+    one = ct.ss(both.A, both.B, both.C[:1], 0, 1, states=names, outputs=["a"])
+    for plant in (both, one):
+        design = pc.design_output_noise(
+            plant, horizon=horizon, budget=LARGE, adjacency=gust, floor=floor
+        )
+        text = " ".join(design.guarantee.explain().split())
+        is_refused = plant.noutputs == 2 and not floor and horizon == np.inf
+        assert ("Released: by no Gateway" in text) == is_refused
+        assert ("Released: exactly by a Gateway" in text) != is_refused
+        if is_refused:
+            assert "(floor=)" in text
+            with pytest.raises(pc.PrivacyError, match="add a white floor"):
+                Gateway(design)
+        else:
+            Gateway(design).close()
+
+
 def test_a_state_on_the_fine_grid_is_drawn_with_more_bits(monkeypatch, tmp_path):
     """Where the rounding to the coarse grid could be seen."""
     design = noise("endless")
