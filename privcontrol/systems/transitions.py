@@ -8,6 +8,7 @@ of a constant A.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ from ..numerics.balls import (
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
 from .linear import LEAP, VaryingSystem
+
+T = TypeVar("T")
 
 #: Bits to which every column is known, relative to its largest entry.
 ACCURATE_BITS = 180
@@ -61,52 +64,46 @@ class _Lost(Exception):
     """The working precision does not carry what is computed."""
 
 
-def sample_matrices(stack: NDArray) -> Callable[[int], BallMatrix]:
-    """Return a function from a sample to its matrix in balls, equal ones made once."""
-    made: dict[bytes, BallMatrix] = {}
+def _made_once(stack: NDArray, made: Callable[[NDArray], T]) -> Callable[[int], T]:
+    """Return a function from a sample to what is made of its matrix, once of equal ones."""
+    known: dict[bytes, T] = {}
 
-    def at(t: int) -> BallMatrix:
+    def at(t: int) -> T:
         content = stack[t].tobytes()
-        if content not in made:
-            made[content] = ball_matrix(stack[t]) if stack[t].size else _empty(stack[t])
-        return made[content]
+        if content not in known:
+            known[content] = made(stack[t])
+        return known[content]
 
     return at
 
 
-def _empty(array: NDArray) -> BallMatrix:
-    return BallMatrix(*array.shape)
+def sample_matrices(stack: NDArray) -> Callable[[int], BallMatrix]:
+    """Return a function from a sample to its matrix in balls."""
+    if not stack[0].size:
+        return lambda t: BallMatrix(*stack[t].shape)
+    return _made_once(stack, ball_matrix)
 
 
 def first_singular(system: VaryingSystem, samples: int) -> int | None:
     """Return the first sample whose A_t is singular, exactly, None without one."""
-    known: dict[bytes, bool] = {}
-    for t in range(samples):
-        A = system.along[0][t]
-        content = A.tobytes()
-        if content not in known:
-            known[content] = rational_matrix(A).det() == 0
-        if known[content]:
-            return t
-    return None
+
+    def is_singular(A: NDArray) -> bool:
+        return bool(rational_matrix(A).det() == 0)
+
+    at = _made_once(system.along[0], is_singular)
+    return next((t for t in range(samples) if at(t)), None)
 
 
 def _inverses(system: VaryingSystem) -> Callable[[int], BallMatrix]:
     """Return a function from a sample to the inverse of A_t, at the working precision."""
-    A = system.along[0]
-    of = sample_matrices(A)
-    made: dict[bytes, BallMatrix] = {}
 
-    def at(t: int) -> BallMatrix:
-        content = A[t].tobytes()
-        if content not in made:
-            try:
-                made[content] = of(t).inv()
-            except ZeroDivisionError:
-                raise _Lost from None
-        return made[content]
+    def inverse(A: NDArray) -> BallMatrix:
+        try:
+            return ball_matrix(A).inv()
+        except ZeroDivisionError:
+            raise _Lost from None
 
-    return at
+    return _made_once(system.along[0], inverse)
 
 
 def _with_enough_bits(computed: Callable[[], list], samples: int) -> tuple[list, int]:
@@ -155,20 +152,32 @@ def moved_back(
     return _with_enough_bits(going_back, last + 1)
 
 
-def _seen(seen: BallMatrix, sizes: NDArray) -> NDArray:
-    """Return outputs (p, M), rounded from balls that are known as well as doubles.
+class _Seen:
+    """Outputs of columns, as far as they are known as well as doubles.
 
     A state may be known to its largest entry, of which outputs see next to nothing. What
-    is below `ACCURATE_BITS` of the columns' ``sizes`` (M,) counts as known, such as zeros
-    whose terms cancel.
+    is below `ACCURATE_BITS` of a column's largest output so far counts as known, such as
+    zeros whose terms cancel. ``first`` (M,) is what takes its place before.
     """
-    if is_accurate(seen):
-        return midpoints(seen)
-    values, errors = enclosure(seen)
-    known = np.maximum(EPS * np.abs(values), 2.0**-ACCURATE_BITS * sizes)
-    if not (errors <= known).all():
-        raise _Lost
-    return values
+
+    def __init__(self, first: NDArray) -> None:
+        self._first = first
+        self._largest = np.zeros(len(first))
+
+    def rounded(self, seen: BallMatrix, columns: slice) -> NDArray:
+        """Return outputs (p, K) of some columns at a sample, rounded from balls."""
+        largest = self._largest[columns]
+        if is_accurate(seen):
+            values = midpoints(seen)
+        else:
+            values, errors = enclosure(seen)
+            sizes = np.where(largest > 0, largest, self._first[columns])
+            known = np.maximum(EPS * np.abs(values), 2.0**-ACCURATE_BITS * sizes)
+            if not (errors <= known).all():
+                raise _Lost
+        own = np.abs(values).max(axis=0, initial=0.0)
+        self._largest[columns] = np.maximum(largest, own)
+        return values
 
 
 def run_responses(
@@ -182,17 +191,11 @@ def run_responses(
     outputs = np.zeros((samples, system.output_count, len(times)))
     A = sample_matrices(system.along[0])
     C = sample_matrices(system.along[2])
-    # the largest output so far, and at first what an output of this plant may be
     gain = np.abs(system.along[2]).max(initial=0.0)
-    first = gain * np.abs(axes[:, order]).max(axis=0, initial=0.0)
-    largest = np.zeros(len(times))
+    seen = _Seen(gain * np.abs(axes[:, order]).max(axis=0, initial=0.0))
 
     def kept(t: int, columns: slice, state: BallMatrix) -> None:
-        sizes = np.where(largest > 0, largest, first)[columns]
-        found = _seen(C(t) * state, sizes)
-        outputs[t][:, order[columns]] = found
-        sizes = np.abs(found).max(axis=0, initial=0.0)
-        largest[columns] = np.maximum(largest[columns], sizes)
+        outputs[t][:, order[columns]] = seen.rounded(C(t) * state, columns)
 
     def entering(t: int) -> list[BallMatrix]:
         own = order[times[order] == t]
@@ -239,7 +242,7 @@ def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDA
     A, B, C, D = map(sample_matrices, system.along)
     of_input = [np.abs(matrix).max(initial=0.0) for matrix in system.along[1:]]
     first = (of_input[0] * of_input[1] + of_input[2]) * np.abs(shape).max(initial=0.0)
-    largest = np.zeros(samples * q)
+    seen = _Seen(np.full(samples * q, first))
 
     def forward() -> list:
         state = None
@@ -252,23 +255,16 @@ def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDA
             now = ball_matrix(acting)
             fresh = BallMatrix(system.order, q)
             state = fresh if state is None else block_balls([[state, fresh]])
-            sizes = np.where(largest > 0, largest, first)[:count]
-            found = _seen(C(t) * state + D(t) * now, sizes)
-            outputs[t][:, :count] = found
-            sizes = np.abs(found).max(axis=0, initial=0.0)
-            largest[:count] = np.maximum(largest[:count], sizes)
+            outputs[t][:, :count] = seen.rounded(
+                C(t) * state + D(t) * now, slice(count)
+            )
             state = A(t) * state + B(t) * now
-        if state is not None and not _is_known(state):
-            raise _Lost
+        if state is not None:
+            _checked(state)
         return []
 
     _with_enough_bits(forward, samples)
     return outputs.reshape(samples * p, samples * q)
-
-
-def _is_known(state: BallMatrix) -> bool:
-    """Return whether all columns are accurate, zeros among them."""
-    return accurate_columns(state) == state.ncols()
 
 
 def gramian_of_run(
