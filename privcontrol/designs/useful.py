@@ -70,6 +70,12 @@ def check_size(
             "its run, it may be as large: leave weight= out for noise of least variance. "
             f"Otherwise {way_out[0].lower()}{way_out[1:]}"
         )
+    request = noise.request
+    is_free = request.floor is not None and not request.has_models
+    if is_free and request.resolution is None:  # what nothing but the request needs
+        floor = float(request.floor[worst])
+        if floor >= _LARGE * effects[worst]:
+            way_out = f"The floor alone is {floor:.4g} there: lower floor="
     text = (
         f"the noise at {plant.outputs[worst]} has a standard deviation of "
         f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {subject} does "

@@ -402,3 +402,11 @@ def test_a_bound_beside_a_tiny_floor_is_not_called_exact():
     assert "gdp" in sharp.exact
     assert not rough.exact
     assert not noises[1].guarantee_for(plant).exact
+
+
+def test_a_floor_far_above_the_secret_is_named_as_the_reason():
+    """More epsilon or a smaller secret would leave it as it is."""
+    lag = ct.ss(0.9, 1, 1, 0, 1, inputs=["d"])
+    request = {"horizon": 10, "budget": cases.BUDGET, "floor": 0.1}
+    with pytest.raises(pc.PrivacyError, match=r"floor alone is 0\.1 .*: lower floor="):
+        pc.design_output_noise(lag, adjacency=pc.DisturbanceAdjacency(1e-8), **request)
