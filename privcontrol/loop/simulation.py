@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from ..designs.output_noise import OutputNoise
-from ..noise.iosystem import noise_system, numbered
+from ..noise.iosystem import noise_system, numbered, varying_iosystem
 from ..noise.process import NoiseProcess
 from ..numerics.checks import Seed, real_array
 from ..numerics.errors import warn_user
@@ -705,20 +705,4 @@ def _named(
     if not varies:
         return ct.ss(*at(0).matrices, loop.side.plant.dt, **labels)
     kept = lru_cache(maxsize=2)(at)
-
-    def system(time: float) -> LinearSystem:
-        k = round(time / loop.side.plant.step)
-        if loop.horizon.ends:
-            # python-control asks for the state after the last sample, too
-            k = min(max(k, 0), int(loop.horizon) - 1)
-        return kept(k)
-
-    def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
-        now = system(t)
-        return now.A @ x + now.B @ u
-
-    def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
-        now = system(t)
-        return now.C @ x + now.D @ u
-
-    return ct.nlsys(update, read, dt=loop.side.plant.dt, **labels)
+    return varying_iosystem(kept, loop.horizon, loop.side.plant, **labels)

@@ -7,7 +7,7 @@ publishes the raw output when a signal name does not match. The gate cannot.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -184,25 +184,35 @@ def create_noise_iosystem(
 def iosystem(
     system: LinearSystem, plant: SampledSystem, **names: Any
 ) -> ct.StateSpace | ct.NonlinearIOSystem:
-    """Return a system of python-control with a plant's time, a ``ct.nlsys`` where it varies.
-
-    After the last sample it stays as it was there, since python-control asks for the state
-    after it.
-    """
+    """Return a system of python-control with a plant's time, a ``ct.nlsys`` where it varies."""
     if not isinstance(system, VaryingSystem):
         return ct.ss(*system.matrices, plant.dt, **names)
+    return varying_iosystem(system.at, system.samples, plant, **names)
 
-    def at(time: float) -> LinearSystem:
+
+def varying_iosystem(
+    at: Callable[[int], LinearSystem],
+    samples: float,
+    plant: SampledSystem,
+    **names: Any,
+) -> ct.NonlinearIOSystem:
+    """Return a ``ct.nlsys`` of a system ``at`` each sample, with a plant's time.
+
+    After the last of the ``samples`` it stays as it was there, since python-control asks
+    for the state after it.
+    """
+
+    def now(time: float) -> LinearSystem:
         t = round(time / plant.step)
-        return system.at(min(max(t, 0), system.samples - 1))
+        return at(int(min(max(t, 0), samples - 1)))
 
     def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
-        now = at(t)
-        return now.A @ x + now.B @ u
+        system = now(t)
+        return system.A @ x + system.B @ u
 
     def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
-        now = at(t)
-        return now.C @ x + now.D @ u
+        system = now(t)
+        return system.C @ x + system.D @ u
 
     return ct.nlsys(update, read, dt=plant.dt, **names)
 

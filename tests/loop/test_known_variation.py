@@ -154,6 +154,18 @@ def test_python_control_runs_the_loop_and_its_noise():
     )
 
 
+def test_systems_that_vary_stay_after_the_last_sample_as_they_were_there():
+    plants = turning(9)
+    noise = noise_for(plants)
+    loop = pc.private_lqg(plants, **WEIGHTS, noise=noise, P0=1.0, terminal=0)
+    for system in (loop.system, pc.create_channel_iosystem(noise)):
+        states, inputs = np.ones(system.nstates), np.ones(system.ninputs)
+        last, later = (system.dynamics(t, states, inputs) for t in (8.0, 9.0))
+        np.testing.assert_array_equal(later, last)
+        before = system.dynamics(7.0, states, inputs)
+        assert not np.array_equal(before, last)
+
+
 def test_gains_of_each_sample_make_a_loop():
     plants = turning(8)
     noise = noise_for(plants)
