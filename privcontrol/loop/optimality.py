@@ -320,7 +320,10 @@ def _angles(systems: Sequence[LinearSystem]) -> NDArray:
 
 
 def _endless_excess(loop: LoopData) -> float:
-    """Bound a sample's cost above the optimum, nan for several outputs."""
+    """Bound a sample's cost above the optimum, nan where no bound is known.
+
+    None is for several outputs, and for changes that vanish at a frequency of the noise.
+    """
     noise = loop.private_noise
     request = noise.request
     secret = secret_inputs(request.adjacency, loop.side.plant)
@@ -349,5 +352,7 @@ def _endless_excess(loop: LoopData) -> float:
     prices = np.ones(seen.shape[1])
     rows = seen / seen.max()
     found = scipy.optimize.linprog(prices, A_ub=-rows, b_ub=-slope / slope.max())
+    if found.fun is None:
+        return math.nan
     allowed = GaussianNoise.allowed_shift(request.budget, request.releases) ** 2
     return float(allowed * unit * found.fun - steady_state_cost(loop).privacy)

@@ -125,16 +125,25 @@ def test_the_bound_at_any_point_is_below_the_cost_at_every_other_one(seed):
     assert known.capped >= known.value * (1 - 1e-5)
 
 
-@pytest.mark.parametrize("a, cost_of_heat", [(0.5, 0.1), (0.9, 1.0)])
-def test_the_bound_without_a_horizon_is_the_dual_of_one_frequency(a, cost_of_heat):
+ONCE = np.ones(1)
+TWICE = np.array([1.0, *np.zeros(149), 0.5])
+
+
+@pytest.mark.parametrize(
+    "a, cost_of_heat, profile", [(0.5, 0.1, ONCE), (0.9, 1.0, ONCE), (0.9, 1.0, TWICE)]
+)
+def test_the_bound_without_a_horizon_is_the_dual_of_one_frequency(
+    a, cost_of_heat, profile
+):
     """A single change has one column g: y^2 max of spectrum^2 price / |g|^2, less the cost.
 
-    Spectrum and price are taken from the loop's equations at each frequency.
+    Spectrum and price are taken from the loop's equations at each frequency. The spectrum
+    of a change that comes twice has 75 waves, each with the same least value.
     """
     radius = 0.3
     names = dict(states=["air"], inputs=["heat", "people"])
     room = ct.ss(a, [[1, 0.1]], 1, 0, 300.0, **names)
-    secret = pc.DisturbanceAdjacency({"people": radius})
+    secret = pc.DisturbanceAdjacency({"people": radius}, profiles=[profile])
     noise = pc.design_output_noise(
         room, horizon=np.inf, budget=BUDGET, adjacency=secret, order=1, gap=0.5
     )
@@ -147,9 +156,23 @@ def test_the_bound_without_a_horizon_is_the_dual_of_one_frequency(a, cost_of_hea
     estimate = L / (z - (a - K - L) - L * state)
     price = np.abs(estimate) ** 2 * (np.abs(state) ** 2 + cost_of_heat * K**2)
     spectrum = np.abs(np.squeeze(noise.system(z))) ** 2
-    seen = np.abs(0.1 * radius / (z - a)) ** 2
+    shape = np.polynomial.Polynomial(profile)(1 / z)
+    seen = np.abs(0.1 * radius * shape / (z - a)) ** 2
     privacy = np.trapezoid(spectrum * price, dx=1 / 20_000)
     dual = BUDGET.shift() ** 2 * (spectrum**2 * price / seen).max()
     assert optimality._endless_excess(loop.data) == pytest.approx(
         dual - privacy, rel=2e-3
     )
+
+
+def test_a_change_without_some_frequency_has_no_bound_of_its_noise():
+    """A level of 20 samples vanishes at pi / 10, where the noise does not."""
+    names = dict(states=["air"], inputs=["heat", "people"])
+    room = ct.ss(0.5, [[1, 0.1]], 1, 0, 300.0, **names)
+    secret = pc.DisturbanceAdjacency({"people": 0.3}, profiles=[np.ones(20)])
+    noise = pc.design_output_noise(
+        room, horizon=np.inf, budget=BUDGET, adjacency=secret, order=1, gap=0.5
+    )
+    loop = pc.private_lqg(room, 1, 0.1, 0.1, 0.01, noise, controls=["heat"])
+    assert np.isnan(optimality._endless_excess(loop.data))
+    assert not np.isnan(loop.optimality.lower_bound)
