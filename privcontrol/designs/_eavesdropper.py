@@ -44,10 +44,6 @@ from ..systems.linear import (
 )
 from .output_noise import OutputNoise
 
-#: A worse conditioned observation is not inverted, because the errors stated would have
-#: fewer than six digits.
-_CONDITION = 1e9
-
 #: A covariance, or a mean and a covariance.
 Prior = ArrayLike | tuple[ArrayLike, ArrayLike]
 
@@ -557,7 +553,7 @@ def _reading(
     largest = values[0]
     tiny = np.finfo(float).tiny
     smallest = max(values[-1], tiny)
-    if not largest < _CONDITION * smallest:
+    if not smallest > ROUNDED * largest:  # errors would have fewer than six digits
         ratio = largest / smallest
         raise UncertifiableError(
             f"the outputs see some directions of x(0) {ratio:.1e} times better than "

@@ -17,14 +17,11 @@ from ..noise.whitened import floored_root, shift_sizes, triangular_root
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import search_round
-from ..numerics.thresholds import LARGEST_EXCESS, ROUNDED
+from ..numerics.thresholds import CERTAIN, LARGEST_EXCESS, ROUNDED
 from ..privacy.budget import scale_to_budget
 from ..secrets.secret import Responses
 from .problem import DesignProblem
 
-#: Relative size of the noise in directions that no hidden move takes. What rounding leaves
-#: of a secret there stays covered, at a relative cost of its square.
-_PADDING = 1e-6
 #: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
 _LEAST = 1e-150
 _HIGHEST = -math.log(_LEAST)
@@ -65,7 +62,8 @@ def fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDA
 
 def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
     """The triangular root of a factor, and the certified sizes next to the floor."""
-    padding = np.diag(_PADDING * np.linalg.norm(factor, axis=1))
+    # in directions that no hidden move takes what rounding leaves of a secret stays covered
+    padding = np.diag(CERTAIN * np.linalg.norm(factor, axis=1))
     lower = triangular_root(np.hstack([factor, padding]))
     if not problem.floor.any():
         return lower, shift_sizes(lower, responses)

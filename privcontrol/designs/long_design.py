@@ -16,7 +16,7 @@ from ..noise._endless import endless_secret
 from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.thresholds import LEAST_PRICE, ROUNDED
+from ..numerics.thresholds import LEAST_PRICE, ROUGH, ROUNDED
 from ..secrets.disturbance import (
     DisturbanceAdjacency,
     come_once,
@@ -46,7 +46,6 @@ _OF_A_BOUND = 24
 #: Moves that a bound is made of. Of more only those count whose stationary weight is not
 #: small compared with the largest.
 _MOST_MOVES = 8000
-_LEAST_SHARE = 1e-3
 #: Gap of the noise without a horizon, as a part of the one that is asked for. The run
 #: itself leaves the rest.
 _SHARE_OF_LASTING = 1 / 16
@@ -192,7 +191,7 @@ def _bound_of_run(
     """
     relative = multipliers / multipliers.max()
     if horizon * len(multipliers) > _MOST_MOVES:
-        is_heavy = relative >= _LEAST_SHARE
+        is_heavy = relative >= ROUGH
         relative = relative[is_heavy]
         changes = changes[:, :, is_heavy]
     shares = np.maximum(relative, LEAST_PRICE)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..noise._levels import LevelProducts
 from ..numerics.progress import piece
-from ..numerics.thresholds import ALIKE, FEW_ROUNDS
+from ..numerics.thresholds import ALIKE, FEW_ROUNDS, ROUGH
 from ..systems.linear import LEAP
 from .windowed import BestSpectrum, Circle
 
@@ -27,8 +27,6 @@ _TOGETHER = (8, 12)
 _KNOWN = 3
 #: Speed: weight of a new sum to begin with.
 _NEW = 0.02
-#: Speed: moves below this part of the largest weight are left out.
-_LIGHT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -191,7 +189,7 @@ def with_sums(
         if not added:
             break
         singles = found.weights.singles
-        kept = singles > _LIGHT * singles.max()
+        kept = singles > ROUGH * singles.max()
         columns = np.dstack([columns[:, :, kept], *added])
         weights = np.append(singles[kept], np.full(len(added), _NEW))
         with piece(update, FEW_ROUNDS):

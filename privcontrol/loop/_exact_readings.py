@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import BallMatrix, ball_matrix, midpoints, working_bits
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, nonzero
+from ..numerics.thresholds import SHARP
 from ..systems.linear import LinearSystem
 
 #: Bits of the covariances. Rounding that grows sixteenfold at each of 200 samples stays
@@ -29,8 +30,6 @@ _BITS = 1024
 #: Roundings of its terms below which a number is zero, and of the data below which a reading
 #: reveals nothing.
 ROUNDINGS = 64
-#: The largest part of a state's variance that rounding of the data may be.
-_MOST = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,7 @@ def exact_readings(
         largest = np.maximum(largest, moved)
         kept = A - gain @ C
         rounded = kept @ rounded @ kept.T + np.diag((EPS * moved) ** 2)
-        if (np.diag(rounded) > _MOST * largest**2).any():
+        if (np.diag(rounded) > SHARP * largest**2).any():
             raise UncertifiableError(
                 f"RN: after {t + 1} samples double precision does not hold the state that "
                 "readings without noise reveal: the filter of this plant makes rounding errors "

@@ -16,6 +16,7 @@ from ..noise.parts import White
 from ..numerics.errors import UncertifiableError, warn_user
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import NEGLIGIBLE
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..systems.linear import (
     Plant,
@@ -31,7 +32,7 @@ from .side import LinearSide, Weights
 #: Noise drawn once that a filter knows, relative to what is uncertain at the outputs
 #: without it, with a prior of x(0) and without one. Costs have five right digits there,
 #: and covariances three.
-_MOST = 1e13
+_MOST = 1 / NEGLIGIBLE
 _MOST_DIFFUSE = 1e8
 
 

@@ -29,7 +29,7 @@ from ..designs.structured import tangent_noise
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import rank_tolerance
 from ..numerics.objects import ByContent
-from ..numerics.thresholds import FINE, MOST_ROUNDS, ROUNDED
+from ..numerics.thresholds import FINE, MOST_ROUNDS, ROUGH, ROUNDED
 from ..secrets.hiding import coordinates_in
 from ..systems.linear import root
 from .data import LoopData, regulation
@@ -40,9 +40,7 @@ _GAP = 8e-7
 #: Speed: factor by which weights fall.
 _COOLING = 0.05
 #: Speed: decrement that ends Newton's steps for a weight which is not the last one.
-_ROUGH = 1.0
-#: Speed: part of the first residual of Newton's equations that is enough.
-_SOLVED = 1e-3
+_DECREMENT = 1.0
 #: A gap above this part of the value says that rounding has led the search astray.
 _LOST = 1e-2
 
@@ -244,7 +242,7 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
         barrier = _Barrier(program, weight, least)
         start = X
         for X, decrement in barrier.descent(start):
-            if is_last or decrement <= _ROUGH:
+            if is_last or decrement <= _DECREMENT:
                 found = barrier.bounded(X)
                 yield found
                 if not is_last or found.gap <= _GAP * found.value:
@@ -436,7 +434,7 @@ class _NewtonSystem:
         along = ahead = divided(left)
         size = first = float(np.sum(left * ahead))
         for _ in range(MOST_ROUNDS):
-            if size <= _SOLVED * first:
+            if size <= ROUGH * first:
                 break
             bent = self.hessian(along)
             length = size / float(np.sum(along * bent))

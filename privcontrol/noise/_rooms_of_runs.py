@@ -18,7 +18,7 @@ from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import LATEST, NEGLIGIBLE, ROUNDED
+from ..numerics.thresholds import LATEST, NEGLIGIBLE, ROUNDED, SHORT_RUN
 from ..privacy.horizon import Horizon, Run
 from ..privacy.walls import Wall, kept_share
 from ..secrets.disturbance import disturbances
@@ -38,9 +38,6 @@ from ._room import (
 )
 from .bound import Bound
 from .parts import Filtered, PartSum
-
-#: Samples and outputs of a run up to which all moves are compared.
-_SHORT = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +213,7 @@ def _responses(secret: Adjacency, plants: tuple[Plant, ...], horizon: float) -> 
     """Return responses (T, p, M) of the outputs to hidden moves, or larger ones."""
     outputs = len(plants[0].C)
     enters = len(disturbances(secret)) == len(secret.parts)
-    if horizon * outputs <= _SHORT or not enters:
+    if horizon * outputs <= SHORT_RUN or not enters:
         found = all_responses(secret, plants, int(horizon))
         columns = [found.points]
         columns += [np.linalg.norm(ball, axis=1)[:, None] for ball in found.balls]

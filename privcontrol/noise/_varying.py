@@ -32,6 +32,7 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..numerics.thresholds import SHORT_RUN
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import (
     Autoregression,
@@ -49,9 +50,6 @@ from ._vertices import VaryingSecret
 from .parts import NoisePart, PartSum
 
 T = TypeVar("T")
-
-#: Samples times vertices up to which a bound for the finite horizon alone is tried as well.
-_SHORT = 1000
 
 _ENTERS_ANOTHER = (
     "models: the noise enters another plant than the secret, or elsewhere, and without a "
@@ -256,7 +254,7 @@ class Inverted(ByContent, Saved):
             if not ends:
                 raise
             return varying_shift_within(left, int(horizon), largest)
-        if ends and horizon * len(self.secrets) <= _SHORT:
+        if ends and horizon * len(self.secrets) <= SHORT_RUN:  # a bound for it alone
             least = min(bound, largest)
             bound = min(bound, varying_shift_within(left, int(horizon), least))
         return bound

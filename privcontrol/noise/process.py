@@ -28,7 +28,6 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import PrivacyError
 from ..numerics.objects import ByContent
-from ..numerics.thresholds import CACHED
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.law import GaussianLaw, Law
@@ -39,6 +38,8 @@ from .within import room_of
 
 NoiseT = TypeVar("NoiseT", bound="SummedNoise")
 
+#: Speed: samples that a stream draws at a time.
+_CHUNK = 1024
 #: What somebody wants who calls `draw` without arguments.
 _DRAWN = (
     "they give standard entries; noise.sample(trials, rng=rng) draws the noise itself"
@@ -224,7 +225,7 @@ class NoiseProcess(ByContent):
         of_samples = GaussianLaw() if self.is_mixed else self.law
         left: float = self.horizon
         while left > 0:
-            count = int(min(CACHED, left))
+            count = int(min(_CHUNK, left))
             left -= count
             fresh = of_samples.standard(rng, (count, self.total.width))
             yield from going_on(fresh)

@@ -62,6 +62,8 @@ SETTLING = 20_000
 LATEST = 1 << 19
 #: Steps or trials beyond which a number is a slip: they take hours.
 MOST_STEPS = 10**8
+#: Samples of a run, times what it has at each, up to which all of it is looked at.
+SHORT_RUN = 1000
 #: Dimensions of a run from which on a shorter way is looked for. Below, dense matrices take
 #: a fraction of a second.
 MANY_DIMENSIONS = 128

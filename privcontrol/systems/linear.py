@@ -498,11 +498,13 @@ def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
 def _triangular_response(system: LinearSystem, points: NDArray) -> NDArray:
     """`frequency_response` at many points, behind one Schur form A = Q T Q^*.
 
-    Substitution takes O(n^2) operations at each point.
+    Substitution takes O(n^2) operations at each point. The states have units that balance
+    A.
     """
-    triangle, basis = scipy.linalg.schur(system.A, output="complex")
-    entering = basis.conj().T @ system.B
-    reading = system.C @ basis
+    sizes, balanced = _balanced(system.A)
+    triangle, basis = scipy.linalg.schur(balanced, output="complex")
+    entering = basis.conj().T @ (system.B / sizes[:, None])
+    reading = system.C * sizes @ basis
     states = np.empty((system.order, len(points), system.input_count), complex)
     for k in reversed(range(system.order)):
         known = np.tensordot(triangle[k, k + 1 :], states[k + 1 :], 1)
@@ -521,11 +523,16 @@ def observability_gramian(system: LinearSystem) -> NDArray:
     return _gramian(system.A.T, system.C.T)
 
 
+def _balanced(A: NDArray) -> tuple[NDArray, NDArray]:
+    """Return units (n,) of the states that balance A, and A in these units."""
+    _, (sizes, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    return sizes, A / sizes[:, None] * sizes
+
+
 def _gramian(A: NDArray, B: NDArray) -> NDArray:
     """The solution of P = A P A^T + B B^T, with states in units that balance A."""
-    _, (sizes, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
+    sizes, balanced = _balanced(A)
     units = np.outer(sizes, sizes)
-    balanced = A / sizes[:, None] * sizes
     return units * scipy.linalg.solve_discrete_lyapunov(balanced, B @ B.T / units)
 
 

@@ -53,10 +53,8 @@ from .transitions import (
 #: Bits that are kept of a state once it is known. The powers of a long horizon need
 #: thousands of bits on the way.
 _KEPT_BITS = FIRST_BITS
-#: Speed: moves up to which the states themselves are carried on, and how often the
-#: precision is doubled for rows C A^t before that is done for more of them.
+#: Speed: moves up to which the states themselves are carried on.
 _NARROW = 4
-_MORE_FOR_ROWS = 2
 #: Speed: blocks of rows at most, each of which is made of the one before.
 _ROW_BLOCKS = 16
 #: Speed: vectors A^t V from which on they are first computed as pairs of doubles.
@@ -392,19 +390,17 @@ class FreeResponse:
         They take p columns of balls a sample, where states take q.
         """
         p = len(C)
-        for doublings in range(_MORE_FOR_ROWS + 1):
-            with working_bits(self.bits << doublings):
-                matrix = ball_matrix(C)
-                ahead = moved_on(ball_matrix(self.step), matrix, self._forward)
-                later = ahead * self._start()
-                if not is_accurate(later):
-                    continue
-                past = [midpoints(matrix * block) for block in self._known]
-            future = midpoints(later).reshape(self._forward, p, self._width)
-            frames = np.hstack(past).reshape(p, -1, self._width).swapaxes(0, 1)
-            times = np.arange(-self.back, 1)
-            return np.concatenate([frames[self._places(times)], future])
-        return None
+        with working_bits(self.bits):
+            matrix = ball_matrix(C)
+            ahead = moved_on(ball_matrix(self.step), matrix, self._forward)
+            later = ahead * self._start()
+            if not is_accurate(later):
+                return None
+            past = [midpoints(matrix * block) for block in self._known]
+        future = midpoints(later).reshape(self._forward, p, self._width)
+        frames = np.hstack(past).reshape(p, -1, self._width).swapaxes(0, 1)
+        times = np.arange(-self.back, 1)
+        return np.concatenate([frames[self._places(times)], future])
 
     def _in_time(self, blocks: list[BallMatrix]) -> NDArray:
         side_by_side = np.hstack([midpoints(block) for block in blocks])

@@ -121,6 +121,6 @@ def test_few_products_solve_the_equations_near_the_optimum(monkeypatch):
         "hessian",
         lambda self, S: products.append(1) or whole(self, S),
     )
-    monkeypatch.setattr(noise_program, "_SOLVED", 1e-6)
+    monkeypatch.setattr(noise_program, "ROUGH", 1e-6)
     system.solved()
     assert len(products) < 100
