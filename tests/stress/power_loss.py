@@ -157,18 +157,21 @@ class Disk:
         renamed(self.now, change)
 
     def lost(self, keeps):
-        """Return contents by name after a power loss; ``keeps`` says what it left."""
+        """Return file and content by name after a power loss.
+
+        ``keeps`` says what it left. Two names may be of one file.
+        """
         names = dict(self.names)
         for change in self.pending:
             if keeps():
                 renamed(names, change)
-        contents = {}
-        for name, file in names.items():
+        left = {}
+        for file in {id(file): file for file in names.values()}.values():
             content = file.kept
             for change in file.pending:
                 content = changed(content, change, keeps)
-            contents[name] = content
-        return contents
+            left[id(file)] = content
+        return {name: (id(file), left[id(file)]) for name, file in names.items()}
 
 
 def renamed(names, change):
@@ -200,9 +203,13 @@ def changed(content, call, keeps=lambda: True):
 
 def check(contents, notes, folder):
     """Go on in a state of the disk, after these samples were published."""
-    for name, content in contents.items():
-        if name in ("ledger", "gateway") or name.endswith("-journal"):
+    placed = {}
+    for name, (file, content) in contents.items():
+        if file in placed:
+            os.link(placed[file], folder / name)
+        elif name in ("ledger", "gateway") or name.endswith(("-journal", ".part")):
             (folder / name).write_bytes(content)
+            placed[file] = folder / name
     try:
         ledger = pc.PrivacyLedger.open(folder / "ledger")
         gateway = pc.Gateway.resume(folder / "gateway", ledger=ledger)
