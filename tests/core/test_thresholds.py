@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flint import fmpq
 
+import privcontrol as pc
 from privcontrol.core import (
     AffineManifold,
     BallAdjacency,
@@ -21,12 +22,13 @@ from privcontrol.designs.coupled_units import _Modes
 from privcontrol.designs.windowed import SpectrumProblem
 from privcontrol.loop.controller import settled
 from privcontrol.noise._patterns import largest_signs
+from privcontrol.noise._rooms_of_runs import _responses
 from privcontrol.noise.iosystem import plot_samples
 from privcontrol.numerics.pairs import Pairs
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
 from privcontrol.privacy.walls import Wall
 from privcontrol.systems.gain import system_gain
-from privcontrol.systems.linear import LinearSystem
+from privcontrol.systems.linear import LinearSystem, Plant
 
 
 def test_a_size_that_never_settles_is_tried_60_times():
@@ -162,3 +164,14 @@ def test_a_response_is_followed_for_half_a_million_samples(decay, ends):
         return
     with pytest.raises(UncertifiableError, match="cannot be certified in double"):
         system_gain(slow, norm="l1")
+
+
+@pytest.mark.parametrize("samples, compared", [(1000, True), (1001, False)])
+def test_all_moves_of_a_run_of_up_to_1000_samples_are_compared(samples, compared):
+    plant = Plant.of(ct.ss(0.5, 1.0, 1.0, 0, 1.0, inputs=["u"]))
+    secret = pc.DisturbanceAdjacency({"u": 1.0}, norm="l2")
+    if compared:
+        assert _responses(secret, (plant,), samples).shape[:2] == (samples, 1)
+        return
+    with pytest.raises(pc.PrivacyError, match="a long run needs changes of single"):
+        _responses(secret, (plant,), samples)
