@@ -445,7 +445,7 @@ def test_an_input_that_starts_late_is_waited_for():
 @pytest.mark.parametrize(
     "regressors, targets, cause",
     [
-        (np.ones((30, 2)), np.arange(30.0), "do not tell"),
+        (np.ones((30, 2)), np.arange(30.0), "do not identify"),
         (
             np.random.default_rng(0).normal(size=(30, 2)),
             np.random.default_rng(0).normal(size=(30, 2)) @ [1.0, 2.0],
