@@ -16,6 +16,7 @@ from privcontrol.core import (
 )
 from privcontrol.core.manifold import FiniteMoves, rounded
 from privcontrol.core.noise import _priced
+from privcontrol.designs import robust
 from privcontrol.designs.bounded import _least_factor
 from privcontrol.designs.cheapest_covariance import _tolerance
 from privcontrol.designs.coupled_units import _Modes
@@ -175,3 +176,19 @@ def test_all_moves_of_a_run_of_up_to_1000_samples_are_compared(samples, compared
         return
     with pytest.raises(pc.PrivacyError, match="a long run needs changes of single"):
         _responses(secret, (plant,), samples)
+
+
+def test_ellipsoids_around_balls_are_first_found_to_a_ten_thousandth(monkeypatch):
+    gaps = []
+    found = robust.enclosing_ellipsoid
+
+    def noted(points, weight_factor, *, tol):
+        gaps.append(tol)
+        return found(points, weight_factor, tol=tol)
+
+    monkeypatch.setattr(robust, "enclosing_ellipsoid", noted)
+    rng = np.random.default_rng(0)
+    points, ball = rng.normal(size=(4, 30)), rng.normal(size=(4, 4))
+    robust.covering_ellipsoid(points, [ball], np.eye(4), tol=1e-7)
+    assert gaps[0] == pytest.approx(1e-4)
+    assert gaps[-1] < 1e-6
