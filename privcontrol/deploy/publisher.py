@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..noise.drawn import DrawnNoise, Entries
+from ..noise.drawn import TOGETHER, DrawnNoise, Entries
 from ..numerics.balls import DECIDING_BITS, Ball, Rational
 from ..numerics.checks import sample_index
 from ..numerics.errors import PrivacyError, UncertifiableError
@@ -472,10 +472,10 @@ class Publisher:
         numbers = self._exact.numbers(first, stop)
         self._commit(first, stop)
         known = {number: self._exact.entries[number].count for number in numbers}
-        samples = {}
+        samples: dict[int, list[Ball | None]] = {}
         begun = time.monotonic()
-        for k in range(start, stop):
-            samples[k] = self._exact.sample(k, rough=True)
+        for k in range(start, stop, TOGETHER):
+            samples |= self._exact.samples(range(k, min(k + TOGETHER, stop)))
             if time.monotonic() - begun > _PASSING_ON:
                 time.sleep(0)  # lets a sample be published meanwhile
                 begun = time.monotonic()

@@ -38,6 +38,7 @@ from ..privacy.release import (
     ENTRIES,
     FIRST_BITS,
     MORE_BITS,
+    ROUGH_WORKING_BITS,
     Factor,
     StandardEntry,
     SystemBits,
@@ -50,8 +51,8 @@ from ..privacy.release import (
 #: Working precision, in bits, beyond which the powers of A are given up.
 _MOST_BITS = 1 << 18
 
-#: Speed: responses that are computed, and whose accuracy is looked at, at once.
-_TOGETHER = 16
+#: Speed: samples whose entries and responses are computed together.
+TOGETHER = 16
 
 #: Bits of a state's standard deviation to which it is kept. The first bits of an entry
 #: decide nearly all roundings to the coarse grid, and those to the fine one take more.
@@ -82,7 +83,7 @@ class Unbounded:
         They are those for the noise of samples start .. stop - 1 that are not drawn when
         the run begins.
         """
-        return [range(t, t + 1) for t in range(start, stop)]
+        return [range(start, stop)]
 
 
 class DrawnNoise:
@@ -95,7 +96,7 @@ class DrawnNoise:
     #: Where noise is kept within a bound, and how it is drawn there.
     room: Unbounded = Unbounded()
 
-    def drawn_within(self, numbers: range) -> Entries:
+    def drawn_within(self, numbers: Sequence[int]) -> Entries:
         """Return fresh entries that are within the room."""
         return self.draw(numbers)
 
@@ -105,7 +106,8 @@ class DrawnNoise:
         for span in spans:
             numbers = self.numbers(span.start, span.stop)
             if numbers and numbers[-1] not in self.entries:
-                fresh |= self.drawn_within(numbers)
+                missing = [n for n in numbers if n not in self.entries]
+                fresh |= self.drawn_within(missing)
         return fresh
 
     def __init__(self, family: str, outputs: int, parts: Sequence[ExactPart]) -> None:
@@ -189,6 +191,14 @@ class DrawnNoise:
         for state, texts in zip(self._states, states, strict=True):
             values = [Rational(*map(int, text.split("/"))) for text in texts]
             state.known = {t: values}
+
+    def samples(self, times: range) -> dict[int, list[Ball | None]]:
+        """Return rough enclosures of gamma at consecutive samples, in less time together."""
+        if not self.has_state:
+            with working_bits(ROUGH_WORKING_BITS):
+                for number in self.numbers(times.start, times.stop):
+                    self.entries[number].rough()
+        return {t: self.sample(t, rough=True) for t in times}
 
     def sample(self, t: int, *, rough: bool = False) -> list[Ball | None]:
         """Return enclosures of gamma(t) by output, None where there is no noise.
@@ -605,7 +615,7 @@ class _Responses:
         if not _is_accurate(first, bits):
             return False
         self._add(t, first)
-        stop = t + _TOGETHER
+        stop = t + TOGETHER
         if self._varies:
             stop = min(stop, len(self._gains))
         states = [first]

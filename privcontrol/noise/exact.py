@@ -6,6 +6,7 @@ What they are drawn with, and how samples are enclosed, is `privcontrol.noise.dr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import singledispatch
 
@@ -69,7 +70,7 @@ class ExactNoise(DrawnNoise):
         if noise.kept is not None:
             self.room = room_of(noise.parts, noise.kept)
 
-    def drawn_within(self, numbers: range) -> Entries:
+    def drawn_within(self, numbers: Sequence[int]) -> Entries:
         """Return fresh entries that are drawn again until they are within the room.
 
         They are those that are drawn once, those of a block, or all of a life. Balls
@@ -86,9 +87,9 @@ class ExactNoise(DrawnNoise):
             "bound or a shorter life"
         )
 
-    def _is_within(self, room: Room, entries: Entries, numbers: range) -> bool:
+    def _is_within(self, room: Room, entries: Entries, numbers: Sequence[int]) -> bool:
         """Return whether entries are within a room, after as many bits as that takes."""
-        once = max(self.once - numbers.start, 0)
+        once = sum(number < self.once for number in numbers)
         for entry in entries.values():
             while not _is_sharp(entry.ball()):
                 entry.refine()

@@ -57,7 +57,7 @@ _GUARD_BITS = 64
 
 #: Speed: bits of an entry that a rough interval of it looks at, and the bits in which it
 #: is computed.
-_ROUGH_BITS, _ROUGH_WORKING_BITS = 64, 80
+_ROUGH_BITS, ROUGH_WORKING_BITS = 64, 80
 _ROUGH_END = 1 << _ROUGH_BITS
 #: Speed: half the length of the interval in which a rough one is sought.
 _SOUGHT = 2.0**-30
@@ -201,7 +201,7 @@ class LaplaceEntry(StandardEntry):
         return -size if negative else size
 
 
-with working_bits(_ROUGH_WORKING_BITS):
+with working_bits(ROUGH_WORKING_BITS):
     _ROUGH_UNIT = Ball((1, -_ROUGH_BITS))
     _ROOT_OF_TWO = Ball(2).sqrt()
     _HALF_ROOT_OF_PI = Ball.pi().sqrt() / 2
@@ -627,7 +627,7 @@ def noise_balls(
 ) -> list[Ball]:
     """Enclose the noise of rows, each a mapping from entry to factor, in balls."""
     used = {k: entries[k] for row in rows for k in row}
-    bits = _ROUGH_WORKING_BITS
+    bits = ROUGH_WORKING_BITS
     if not rough:
         bits = max([entry.count for entry in used.values()], default=0) + _GUARD_BITS
     with working_bits(bits):

@@ -115,6 +115,29 @@ def test_responses_hold_those_of_exact_arithmetic(times, varies):
                     assert ball.rad() <= 200 * size * 2.0**-bits
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rough_samples_hold_those_of_many_bits(kind):
+    exact = ExactNoise(noise(kind))
+    exact.entries.update(exact.draw(range(exact.once)))
+    exact.entries.update(exact.draw(exact.numbers(0, HORIZON)))
+    rough = exact.samples(range(HORIZON))
+    for entry in exact.entries.values():
+        entry.refine(800)
+    for t in range(HORIZON):
+        for wide, narrow in zip(rough[t], exact.sample(t), strict=True):
+            assert wide is narrow is None or wide.contains(narrow)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_span_only_what_was_not_drawn_before_is_drawn(kind):
+    exact = ExactNoise(noise(kind))
+    exact.entries.update(exact.drawn_for(exact.room.spans(0, 3)))
+    known = set(exact.entries)
+    fresh = exact.drawn_for(exact.room.spans(1, 7))
+    assert not known & fresh.keys()
+    assert known | fresh.keys() >= set(exact.numbers(0, 7))
+
+
 def test_noise_of_several_outputs_keeps_its_rows_apart():
     design = noise("floored", plant=two_outputs())
     exact = ExactNoise(design)
