@@ -196,9 +196,12 @@ def _thinnest(rows: NDArray) -> float:
     """Return the least singular value of rows, each in a unit of its own."""
     if rows.shape[1] < len(rows):
         return 0.0
-    scales = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows / nonzero(scales)
-    return float(np.linalg.svd(units, compute_uv=False)[-1])
+    scales = nonzero(np.linalg.norm(rows, axis=1))
+    gram = rows @ rows.conj().T / np.outer(scales, scales)
+    square = np.linalg.eigvalsh(gram)[0]
+    if square > _THIN**-2:  # less than that is lost in rounding
+        return math.sqrt(square)
+    return float(np.linalg.svd(rows / scales[:, None], compute_uv=False)[-1])
 
 
 def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
