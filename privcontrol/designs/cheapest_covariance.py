@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..noise._endless import NO_NOISE
-from ..numerics.ellipsoid import rough_shape, weight_triangle
+from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, rank_tolerance
 from ..numerics.thresholds import LEAST_PRICE, MANY_DIMENSIONS, ROUNDED, UNSEEN
@@ -214,7 +214,14 @@ def _nearly_cheapest(
         return None
     coordinates = triangle.T @ (span.T @ points)
     roots = [triangle.T @ (span.T @ ball) for ball in balls]
-    found = rough_shape(coordinates, tol, floor=level, balls=roots, begun=problem.begun)
+    begun = problem.begun
+    if balls or rank < MANY_DIMENSIONS:
+        found = rough_shape(coordinates, tol, floor=level, balls=roots, begun=begun)
+    else:
+        period = max(points.shape[1] // problem.horizon, 1)  # with a change at any time
+        found = rough_shape_over_time(
+            coordinates, tol, period=period, floor=level, begun=begun
+        )
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)

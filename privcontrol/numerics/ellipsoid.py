@@ -42,7 +42,10 @@ _REMOTE = 20.0  # in logarithms
 _POWER = 1.9
 _MOMENTUM = 0.8
 _LEAST_LOG = 60.0
-#: Least weight, relative to the largest, with which a search for a like shape begins.
+#: Fewest dimensions in which a search over some times saves any, how many times fewer
+#: moves than dimensions it has, and the least weight that it proposes.
+_MANY = 256
+_THINNED = 4
 _LIGHTEST = 1e-4
 
 #: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
@@ -292,6 +295,7 @@ def rough_shape(
     tol: float,
     *,
     floor: float = 0.0,
+    weights: NDArray | None = None,
     enough: float | None = None,
     updates: int = 300,
     balls: Sequence[NDArray] = (),
@@ -314,13 +318,14 @@ def rough_shape(
     size, count = points.shape
     if not count and len(balls) == 1:
         return _around_ball(balls[0], floor)
-    logs = np.zeros(count)
+    logs = np.zeros(count) if weights is None else np.log(weights)
     held = [_BallWeight(root, None) for root in balls]
     if begun is not None and begun.fit(points, balls):
         logs = begun.points.copy()
         pairs = zip(balls, begun.balls, strict=True)
         held = [_BallWeight(root, matrix) for root, matrix in pairs]
     step = np.zeros(count)
+    kept = _MOMENTUM
     active = np.arange(count)
     bound = 0.0
     best = Shape(np.zeros((size, 0)), 0.0, np.inf)
@@ -364,8 +369,10 @@ def rough_shape(
         if enough is not None and enough > best.cost:
             break
         slope = np.log(np.maximum(limits, EPS))
+        if weights is not None and enough is None:  # near the optimum, as Nesterov
+            kept = (update - 1) / (update + 2)
         onward = step[active]
-        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
+        step[active] = np.where(onward * slope < 0, 0.0, kept * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
         for ball in held:
@@ -393,6 +400,49 @@ def _around_ball(root: NDArray, floor: float) -> Shape:
     least = np.maximum(squares - rounding, floor**2)
     lower_bound = float(least.sum() * (1 - ROUNDED))
     return Shape(vectors * np.sqrt(variances), lower_bound, float(variances.sum()))
+
+
+def rough_shape_over_time(
+    points: NDArray,
+    tol: float,
+    *,
+    period: int,
+    floor: float = 0.0,
+    begun: Weights | None = None,
+) -> Shape:
+    """The `rough_shape` of points whose weights hardly change from one to the next.
+
+    Each is followed by ``period`` - 1 others, such as moves of other signals at the same
+    time, and then by its like. A search over some times proposes weights for all, unless
+    ``begun`` has weights for as many points.
+    """
+    weights = None
+    if begun is None or not begun.fit(points, ()):
+        weights = _weights_over_time(points, tol, period, floor)
+    return rough_shape(points, tol, floor=floor, weights=weights, begun=begun)
+
+
+def _weights_over_time(
+    points: NDArray, tol: float, period: int, floor: float
+) -> NDArray | None:
+    """Weights (M,) from a search over some times, None where it would save nothing."""
+    size, count = points.shape
+    groups = count // period
+    if size < _MANY or count != groups * period or count > 2 * size:
+        return None
+    stride = -(-_THINNED * count // size)
+    times = np.append(np.arange(0, groups - 1, stride), groups - 1)
+    chosen = (times[:, None] * period + np.arange(period)).ravel()
+    (triangle,) = qr(points[:, chosen], mode="r")
+    thinned = triangle[: len(chosen)]
+    if not thinned.any():
+        return None
+    with search_round(0):
+        fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
+    shares = fewer.weights / fewer.weights.max()
+    logs = np.log(np.maximum(shares, _LIGHTEST)).reshape(-1, period)
+    between = [np.interp(np.arange(groups), times, kind) for kind in logs.T]
+    return np.exp(np.transpose(between)).ravel()
 
 
 def _best_total(values: NDArray, floor: float) -> float:

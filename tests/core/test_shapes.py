@@ -23,6 +23,7 @@ from privcontrol.numerics.ellipsoid import (
     cost_below,
     enclosing_ellipsoid,
     rough_shape,
+    rough_shape_over_time,
     row_permuted_triangle,
     solution_error,
 )
@@ -493,11 +494,21 @@ def ramps_of_two_signals(samples):
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.2])
-def test_a_rough_shape_around_a_run_is_proven_from_both_sides(floor):
-    """The dual by singular values, the moves by a linear solve."""
+def test_a_search_over_some_times_leads_to_all_of_them(monkeypatch, floor):
+    """The dual by singular values, the moves by a linear solve, the optimum from both sides."""
     points = ramps_of_two_signals(150)
-    rough = rough_shape(points, 1e-2, floor=floor)
+    rough, sizes = sizes_of_eigenvalue_problems(
+        monkeypatch,
+        lambda: rough_shape_over_time(points, 1e-2, period=2, floor=floor),
+    )
+    plain, alone = sizes_of_eigenvalue_problems(
+        monkeypatch, lambda: rough_shape(points, 1e-2, floor=floor)
+    )
+    assert np.sum(sizes == len(points)) < 0.75 * len(alone)
+    assert sizes.min() < len(points) / 3
     assert rough.cost <= rough.lower_bound * 1.01
+    assert rough.lower_bound <= plain.cost
+    assert plain.lower_bound <= rough.cost
     solved = np.linalg.solve(rough.factor, points)
     assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
     assert np.sum(rough.factor**2) == pytest.approx(rough.cost, rel=1e-9)
@@ -507,6 +518,25 @@ def test_a_rough_shape_around_a_run_is_proven_from_both_sides(floor):
         shares = rough.weights / rough.weights.sum()
         dual = np.linalg.norm(points * np.sqrt(shares), "nuc") ** 2
         assert rough.lower_bound == pytest.approx(dual, rel=1e-3)
+        assert rough.lower_bound <= dual * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("hidden", ["random", "between", "another signal"])
+def test_times_that_tell_nothing_of_those_between_do_no_harm(hidden):
+    """Sizes that differ by time, moves at the times between alone, a signal left out."""
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(260, 260)) * np.exp(rng.normal(size=260))
+    if hidden == "between":
+        points[:, ::4] = 0.0
+        points[:, -1] = 0.0
+    if hidden == "another signal":
+        points = ramps_of_two_signals(150)
+    rough = rough_shape_over_time(points, 2e-3, period=1)
+    assert rough.lower_bound <= rough.cost <= rough.lower_bound * 1.002
+    seen = points.any(axis=0)
+    left = np.linalg.lstsq(rough.factor, points[:, seen])[0]
+    assert np.linalg.norm(left, axis=0).max() <= 1 + 1e-9
+    assert rough.factor @ left == pytest.approx(points[:, seen], abs=1e-6)
 
 
 # -- cross-polytopes ---------------------------------------------------------------------
