@@ -229,8 +229,10 @@ def _rounded_blocks(
         columns[:, done : done + block.ncols()] = rounded
         done += block.ncols()
         moving |= rounded.any(axis=1)
-        for row in np.flatnonzero(~moving):
-            moving[row] = any(entry != 0 for entry in block.tolist()[row])
+        still = np.flatnonzero(~moving)
+        table = block.tolist() if still.size else []
+        for row in still:
+            moving[row] = any(entry != 0 for entry in table[row])
     return columns, moving
 
 
