@@ -124,8 +124,11 @@ def rational_matrix(array: ArrayLike) -> RationalMatrix:
 def residues(array: ArrayLike) -> ResidueMatrix:
     """Return a matrix (m, n) of doubles modulo a prime; they are integers over 2^k."""
     array = np.atleast_2d(np.asarray(array, float))
-    ratios = [x.as_integer_ratio() for x in array.ravel().tolist()]
-    entries = [top * pow(bottom, -1, _PRIME) % _PRIME for top, bottom in ratios]
+    parts, powers = np.frexp(array.ravel())
+    tops = (parts * 2.0**53).astype(np.int64).tolist()  # a double has as many bits
+    scales = {k: pow(2, k - 53, _PRIME) for k in set(powers.tolist())}
+    pairs = zip(tops, powers.tolist(), strict=True)
+    entries = [top * scales[k] % _PRIME for top, k in pairs]
     rows, columns = array.shape
     return nmod_mat(rows, columns, entries, _PRIME)
 
