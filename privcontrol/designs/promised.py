@@ -157,9 +157,10 @@ def _caveats(
             return uncovered(plant, request.horizon.count(), part.factor)
         if isinstance(part, SeparateUnits) and part.is_bare:
             caveats.append("outputs of units without a secret, which carry no noise")
-        if _leaves_bare(part):
+        thinnest = _thinnest_of(part)
+        if thinnest < ROUNDED:
             caveats.append(sentences.BARE)
-        elif isinstance(part, Correlated) and _thinnest(part.by_output) < 1 / _THIN:
+        elif isinstance(part, Correlated) and thinnest < 1 / _THIN:
             caveats.append(f"{sentences.UNMOVED}, which carry hardly any noise")
     own = request.factor
     if own is not None and np.linalg.matrix_rank(own) < len(own):
@@ -171,25 +172,26 @@ def _caveats(
     return tuple(caveats)
 
 
-def _leaves_bare(part: NoisePart) -> bool:
-    """Return whether noise misses some combination of outputs at all times.
+def _thinnest_of(part: NoisePart) -> float:
+    """Return how thin noise is in some combination of outputs, 0 where it misses one.
 
     Filtered and driven noise misses none where its frequency response has the rank of all
     outputs somewhere.
     """
     if isinstance(part, Correlated):
-        return _thinnest(part.by_output) < ROUNDED
+        return _thinnest(part.by_output)
     if isinstance(part, Filtered):
-        outputs = len(part.system.D)
-        if part.response is None or part.system.input_count < outputs:
-            return part.response is not None
+        if part.response is None:
+            return 1.0
+        if part.system.input_count < len(part.system.D):
+            return 0.0
         system = part.system
     elif isinstance(part, Driven):
         system = part.response
     else:
-        return False
+        return 1.0
     frequencies = frequency_response(system, np.exp(1j * _FREQUENCIES))
-    return all(_thinnest(rows) < ROUNDED for rows in frequencies)
+    return max(_thinnest(rows) for rows in frequencies)
 
 
 def _thinnest(rows: NDArray) -> float:
