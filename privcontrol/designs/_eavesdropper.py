@@ -33,6 +33,7 @@ from ..numerics.linalg import EPS, nonzero, rank_tolerance
 from ..numerics.objects import freeze_arrays
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
+from ..privacy.repetition import ONCE
 from ..secrets.disturbance import DisturbanceAdjacency, disturbances
 from ..systems.linear import (
     Plant,
@@ -667,7 +668,7 @@ def _lasting_shifts(
     for moves in secret.signals:
         row = []
         for shape in adjacency.shapes:
-            one = replace(moves, shapes=(shape,), lasting=False, events=1, separation=0)
+            one = replace(moves, shapes=(shape,), lasting=False, spacing=ONCE)
             alone = replace(secret, signals=(one,))
             row.append(shift_between(noise.parts, [alone], math.inf))
         rows.append(row)

@@ -149,7 +149,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
     index: list[NDArray] = []
     for several in responses.windows:
         before = sum(each.shape[1] for each in impulses)
-        impulses.append(several.columns * (math.sqrt(several.events) / allowed))
+        impulses.append(several.columns * (math.sqrt(several.spacing.events) / allowed))
         index += [before + own for own in several.index]
     every = np.hstack(impulses)
     hidden = [every[:, own.ravel()] for own in index]

@@ -49,8 +49,8 @@ def correlated(problem: DesignProblem) -> Proposal:
         raise PrivacyError(NO_NOISE)
     found = cheapest_covariance(problem, responses)
     shape, lower_bound = found.root, found.lower_bound
-    events = max([each.events for each in responses.apart], default=1)
-    events = max([events, *(each.events for each in responses.windows)])
+    several: list[Apart | Windows] = [*responses.apart, *responses.windows]
+    events = max([each.spacing.events for each in several], default=1)
     if events > 1:
         sized = _cheaper_apart(problem, shape, responses)
         # the bound is for all moves sqrt(k) times as large; any noise hides single ones
@@ -89,9 +89,9 @@ def _bound_of_several(
     if columns is None:
         return 0.0
     times = np.unique(changes.starts)
-    ends = np.searchsorted(times, times + changes.separation)
+    ends = np.searchsorted(times, times + changes.spacing.separation)
     together = (ends - np.arange(len(times))).max() / len(times)
-    counted = min(changes.events, 1 / together)
+    counted = min(changes.spacing.events, 1 / together)
     priced = problem.weight_root(columns / problem.allowed_beside_grid)
     (triangle,) = scipy.linalg.qr(priced.T, mode="r", check_finite=False)
     sizes = scipy.linalg.svdvals(triangle[: len(priced)])

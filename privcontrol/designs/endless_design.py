@@ -342,7 +342,7 @@ def _driven_in_windows(
     """
     sizes = np.zeros(secret.inputs)
     for window in secret.windows:
-        times = window.events if window.separation == 0 else 1
+        times = 1 if window.spacing.is_apart else window.spacing.events
         own = np.asarray(window.radii) * math.sqrt(window.size) * times
         sizes[list(window.columns)] = own
 

@@ -84,7 +84,7 @@ class ShapingProblem(ByContent):
         if secret.longest < LONG_CHANGE or len(secret.signals) != 1:
             return None
         (moves,) = secret.signals
-        return LevelSums(moves.longest, moves.events, moves.separation)
+        return LevelSums(moves.longest, moves.spacing)
 
     @cached_property
     def responses(self) -> Responses:

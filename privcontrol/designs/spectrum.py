@@ -175,14 +175,14 @@ class Responses(NamedTuple):
         response = frequency_response(secret.system, points)
         columns = []
         for moves in secret.signals:
-            size = moves.radius * np.sqrt(moves.events)
+            size = moves.radius * np.sqrt(moves.spacing.events)
             column = size * response[:, :, [moves.column]]
             transforms = moves.transforms(points)
             columns.append(column * transforms[:, None])
         balls = tuple(response[:, :, list(index)] for index in secret.balls)
         windows = []
         for window in secret.windows:
-            sizes = np.asarray(window.radii) * np.sqrt(window.events)
+            sizes = np.asarray(window.radii) * np.sqrt(window.spacing.events)
             powers = points[:, None] ** -np.arange(window.longest)
             own = response[:, :, list(window.columns)] * sizes
             windows.append(WindowResponse(own, powers))

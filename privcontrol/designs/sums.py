@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..noise._levels import LevelProducts
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE, FEW_ROUNDS, ROUGH
+from ..privacy.repetition import Spacing
 from ..systems.linear import LEAP
 from .windowed import BestSpectrum, Circle
 
@@ -54,38 +55,36 @@ class LevelSums:
     ----------
     longest : int
         Samples of a level at most.
-    events : int
-        Levels of a run.
-    separation : int
-        Samples from the start of one to that of the next one at least.
+    spacing : Spacing
+        Of the levels of a run.
     """
 
     longest: int
-    events: int
-    separation: int
+    spacing: Spacing
 
     @property
     def count(self) -> int:
         """Levels of a sum."""
         least, most = _TOGETHER
-        if self.events <= most:
-            return self.events
-        return max(range(least, most + 1), key=lambda m: self.events // m * m)
+        events = self.spacing.events
+        if events <= most:
+            return events
+        return max(range(least, most + 1), key=lambda m: events // m * m)
 
     @property
     def times(self) -> int:
         """Sums that a run has room for."""
-        return self.events // self.count
+        return self.spacing.events // self.count
 
     @property
     def span(self) -> int:
         """Samples of a sum at the least distance."""
-        return (self.count - 1) * self.separation + self.longest
+        return (self.count - 1) * self.spacing.separation + self.longest
 
     @property
     def reach(self) -> int:
         """Lags that two levels of a sum may have."""
-        apart = self.separation + 2 * self.longest
+        apart = self.spacing.separation + 2 * self.longest
         return self.count * apart + 2 * self.longest
 
     def largest(
@@ -101,7 +100,7 @@ class LevelSums:
         steps = np.arange(self.count)
         longest = np.full(self.count, self.longest)
         starts = [
-            LevelSum(steps * self.separation, longest, signs)
+            LevelSum(steps * self.spacing.separation, longest, signs)
             for signs in (np.ones(self.count), (-1.0) ** steps)
         ]
         return [self._improved(start, products) for start in [*starts, *known]]
@@ -139,12 +138,12 @@ class LevelSums:
     def _times(self, starts: NDArray, k: int) -> NDArray:
         """Return when a level may begin between its neighbours."""
         if k == 0:
-            last = starts[1] - self.separation
+            last = starts[1] - self.spacing.separation
             return np.arange(last - self.longest, last + 1)
-        first = starts[k - 1] + self.separation
+        first = starts[k - 1] + self.spacing.separation
         last = first + self.longest
         if k + 1 < self.count:
-            last = min(last, starts[k + 1] - self.separation)
+            last = min(last, starts[k + 1] - self.spacing.separation)
         return np.arange(first, last + 1)
 
 

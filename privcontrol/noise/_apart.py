@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, enclosure, upper_float
 from ..numerics.linalg import EPS, largest_later
 from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, SETTLING
+from ..privacy.repetition import Spacing
 from ..secrets.secret import Apart, SignalMoves
 from ..systems.linear import LEAP, LinearSystem
 from ..systems.powers import Orbit
@@ -57,8 +58,7 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     """
     starts = apart.starts
     later, _, square = products_by_lag(columns, starts, error)
-    step = apart.separation
-    lags = range(step, apart.events * step, step)
+    lags = apart.spacing.lags
     total = several_together(square, lambda lag: later[lag], lags)
     return math.sqrt(total) * (1 + 4 * EPS)
 
@@ -117,14 +117,13 @@ def square_of_several(
     ``system`` is what is left of the secret, in balls, ``gramian`` its observability
     Gramian, and ``largest`` the squared shift of one change.
     """
-    events = max(moves.events for moves in members)
-    separation = min(moves.separation for moves in members)
+    spacing = Spacing.joint([moves.spacing for moves in members])
     inputs = len({moves.column for moves in members})
     lags = []
-    for m in range(1, events):
+    for m in range(1, spacing.events):
         # at most one change begins at each input and sample
         samples = math.ceil((m + 1) / inputs)
-        lags.append(max(m * separation, samples - 1))
+        lags.append(max(m * spacing.separation, samples - 1))
     square = upper_float(largest)
     if are_many(members):
         return Ball(several_together(square, lambda lag: square, lags))

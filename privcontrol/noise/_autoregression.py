@@ -27,7 +27,7 @@ from ..numerics.balls import (
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import ROUNDED
-from ..privacy.repetition import growth_apart
+from ..privacy.repetition import Spacing, growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
 from ..systems.powers import Orbit
@@ -153,17 +153,17 @@ class ChangesBehind:
     levels: Levels | None
     size: float
 
-    def of_several(self, count: int, separation: int) -> float:
+    def of_several(self, spacing: Spacing) -> float:
         """Bound the shift of several changes at a distance."""
         last = len(self.products) - 1
 
         def correlation(lag: int) -> float:
             return float(self.products[min(lag, last)]) / self.square
 
-        shift = math.sqrt(self.square) * growth_apart(count, separation, correlation)
-        if self.levels is None or count == 1:
+        shift = math.sqrt(self.square) * growth_apart(spacing, correlation)
+        if self.levels is None or spacing.events == 1:
             return shift
-        square = self.levels.square(count, separation) * self.size
+        square = self.levels.square(spacing) * self.size
         return min(shift, math.sqrt(square) * (1 + 4 * EPS))
 
 
@@ -185,7 +185,7 @@ def _shift_of_several(noise: Autoregression, secret: SecretInputs) -> float:
     """Return a number that no shift of several changes at a distance exceeds."""
     known = changes_behind(noise, secret)
     every: list[SignalMoves | WindowMoves] = [*secret.signals, *secret.windows]
-    shifts = [known.of_several(each.events, each.separation) for each in every]
+    shifts = [known.of_several(each.spacing) for each in every]
     return float_above(max(shifts), 4)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..privacy.horizon import Horizon
-from ..privacy.repetition import Correlations, Deferred
+from ..privacy.repetition import Correlations, Deferred, Spacing
 from ._endless import (
     joint_shift,
 )
@@ -55,14 +55,14 @@ class ChangesOfRegion(ByContent, Correlations):
         shift = joint_shift(*[noise.shift for noise in self.noises])
         return shift if self.unit is None else min(shift, self.unit)
 
-    def growth(self, count: int, separation: int) -> float:
+    def growth(self, spacing: Spacing) -> float:
         if self.most is not None:
-            count = min(count, 1 + (self.most - 1) // separation)
-        shifts = [noise.of_several(count, separation) for noise in self.noises]
-        return min(joint_shift(*shifts) / self._one, float(count))
+            spacing = spacing.within(self.most - 1)
+        shifts = [noise.of_several(spacing) for noise in self.noises]
+        return min(joint_shift(*shifts) / self._one, float(spacing.events))
 
-    def promised(self, events: int, separation: int) -> float:
-        bound = self.growth(events, separation)
+    def promised(self, spacing: Spacing) -> float:
+        bound = self.growth(spacing)
         return bound if self.several is None else min(bound, self.several / self._one)
 
     def any_shape(self) -> tuple[float, NDArray]:

@@ -19,6 +19,7 @@ from ..numerics.objects import ByContent
 from ..privacy.repetition import (
     Correlations,
     Deferred,
+    Spacing,
     growth_apart,
     growth_of_run,
 )
@@ -64,18 +65,17 @@ class ChangesOfRun(ByContent, Correlations):
     sizes: NDArray | None = None
     several: float | None = None
 
-    def promised(self, events: int, separation: int) -> float:
-        bound = self.growth(events, separation)
+    def promised(self, spacing: Spacing) -> float:
+        bound = self.growth(spacing)
         return bound if self.several is None else min(bound, self.several)
 
-    def growth(self, count: int, separation: int) -> float:
-        fitting = 1 + (len(self.products) - 1) // separation
+    def growth(self, spacing: Spacing) -> float:
         products = self.products
-        count = min(count, fitting)
-        bound = growth_apart(count, separation, lambda lag: float(products[lag]))
+        fitting = spacing.within(len(products) - 1)
+        bound = growth_apart(fitting, lambda lag: float(products[lag]))
         if self.sizes is None:
             return bound
-        return min(bound, growth_of_run(self.sizes, products, count, separation))
+        return min(bound, growth_of_run(self.sizes, products, fitting))
 
     def any_shape(self) -> tuple[float, NDArray]:
         return self.shape, self.worst

@@ -30,7 +30,7 @@ from ..numerics.balls import (
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.thresholds import MOST_STATES_IN_BALLS
-from ..privacy.repetition import Correlations, growth_apart
+from ..privacy.repetition import Correlations, Spacing, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..systems.linear import Autoregression, Plant, spectral_radius
 from ._apart import LagBounds, are_many, bounds_apart, correlations
@@ -109,12 +109,10 @@ class EndlessChanges(ByContent, Correlations):
         """The shift of one change."""
         return max(joint_shift(*[left.shift for left in lefts]) for lefts in self._left)
 
-    def growth(self, count: int, separation: int) -> float:
+    def growth(self, spacing: Spacing) -> float:
         shifts = []
         for lefts in self._left:
-            shifts.append(
-                joint_shift(*[left.of_several(count, separation) for left in lefts])
-            )
+            shifts.append(joint_shift(*[left.of_several(spacing) for left in lefts]))
         return max(shifts) / self._shift
 
     def any_shape(self) -> tuple[float, NDArray]:
@@ -198,14 +196,12 @@ class _Left:
                 self._tables[first] = bounds_apart(*whole, self._signals, first, square)
         return self._tables[first]
 
-    def of_several(self, count: int, separation: int) -> float:
+    def of_several(self, spacing: Spacing) -> float:
         """Return a bound of the shift of several changes at a distance."""
-        if count == 1:
+        if spacing.events == 1:
             return self.shift
-        bounds = self._from(separation)
-        growth = growth_apart(
-            count, separation, lambda lag: bounds.at(lag) / self.square
-        )
+        bounds = self._from(spacing.separation)
+        growth = growth_apart(spacing, lambda lag: bounds.at(lag) / self.square)
         return self.shift * growth
 
     @cached_property
@@ -251,11 +247,11 @@ class _LeftByLags:
         """The largest shift of one change."""
         return math.sqrt(self._changes.square)
 
-    def of_several(self, count: int, separation: int) -> float:
+    def of_several(self, spacing: Spacing) -> float:
         """Return a bound of the shift of several changes at a distance."""
-        if count == 1:
+        if spacing.events == 1:
             return self.shift
-        return self._changes.of_several(count, separation)
+        return self._changes.of_several(spacing)
 
     @property
     def of_any_shape(self) -> tuple[float, NDArray]:

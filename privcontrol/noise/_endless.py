@@ -314,7 +314,7 @@ class WhitenedResponse:
     def _group_square(self, members: Sequence[SignalMoves]) -> Ball:
         """Return the largest squared shift of changes that may come together."""
         largest = largest_of([self.largest_square(moves) for moves in members])
-        events = max(moves.events for moves in members)
+        events = max(moves.spacing.events for moves in members)
         if events == 1 or not largest.is_finite():
             return largest
         return square_of_several(self.system, self.gramian, members, largest)

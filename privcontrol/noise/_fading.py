@@ -30,7 +30,7 @@ from ..numerics.linalg import EPS, float_above
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..numerics.thresholds import NEGLIGIBLE, ROUNDED
-from ..privacy.repetition import growth_apart
+from ..privacy.repetition import Spacing, growth_apart
 from ..secrets.secret import SecretInputs
 from ..systems.linear import impulse_energies, observability_gramian
 from ._program import GivenUp, Program, is_proven, solved
@@ -147,13 +147,13 @@ class Fading(ByContent, Saved):
         left = float(self.values @ sizes) * (1 + len(sizes) * EPS)
         return min(left, self.shift)
 
-    def of_several(self, count: int, separation: int) -> float:
+    def of_several(self, spacing: Spacing) -> float:
         """Bound the shift of several changes at a distance."""
 
         def correlation(lag: int) -> float:
             return self.after(lag) / self.shift
 
-        return self.shift * growth_apart(count, separation, correlation)
+        return self.shift * growth_apart(spacing, correlation)
 
     @property
     def of_any_shape(self) -> float:

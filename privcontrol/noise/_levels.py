@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS, largest_later
 from ..numerics.objects import ByContent
+from ..privacy.repetition import Spacing
 
 #: Changes of which the sign is known, and number of sums above which nothing is told apart.
 _SIGNED = 3
@@ -132,19 +133,20 @@ class Levels(ByContent):
             opposed = np.maximum(opposed, self._wrong - own)
         return alike, opposed
 
-    def square(self, count: int, separation: int) -> float:
+    def square(self, spacing: Spacing) -> float:
         """Bound the energy of several levels at a distance. It may be infinite.
 
         Each shares with the one before what their lengths and signs say, and with earlier
         ones what their signs say, as far as these are known.
         """
+        count = spacing.events
         signed = min(count - 1, _SIGNED)
         patterns = np.arange(1 << signed)
         sums_of_pair = count * len(patterns) + 2 * self.longest
         if sums_of_pair * self.longest**2 > _MOST_SUMS:
             return math.inf
-        shared = np.array([self.at(m * separation) for m in range(1, count)])
-        alike, opposed = (2 * each for each in self._in_a_row(separation))
+        shared = np.array([self.at(lag) for lag in spacing.lags])
+        alike, opposed = (2 * each for each in self._in_a_row(spacing.separation))
         # whether each of the last ones has another sign than plus
         differs = patterns[:, None] >> np.arange(signed) & 1
         earlier = np.where(differs, shared[:signed, 1], shared[:signed, 0])[:, 1:]

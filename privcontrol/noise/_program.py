@@ -272,7 +272,7 @@ def _of_shape(
     value = "P"
     last = len(shape)
     for j, amplitude in enumerate(shape[::-1].tolist(), start=1):
-        size = Ball(amplitude * moves.radius * moves.events)
+        size = Ball(amplitude * moves.radius * moves.spacing.events)
         own = f"{name}{j}"
         for vertex in left.vertices:
             entered = vertex.entered_by([moves.column])
@@ -304,7 +304,7 @@ def _of_window(
     demands = []
     names = []
     later = "P"
-    sizes_of_changes = (window.events * np.asarray(window.radii)).tolist()
+    sizes_of_changes = (window.spacing.events * np.asarray(window.radii)).tolist()
     for j in range(1, window.longest + 1):
         own = tuple(f"{name}{j}.d{i}" for i in range(len(window.columns)))
         names += list(own)

@@ -272,10 +272,10 @@ class Inverted(ByContent, Saved):
         every: list[SignalMoves | WindowMoves] = [*secret.signals, *secret.windows]
         found = [shift]
         for moves in every:
-            if moves.separation:
-                found.append(faded.of_several(moves.events, moves.separation))
+            if moves.spacing.is_apart:
+                found.append(faded.of_several(moves.spacing))
             else:
-                found.append(shift * moves.events)
+                found.append(shift * moves.spacing.events)
         return float_above(max(found), 4)
 
     def _left(self, gains: list[NDArray] | None) -> VaryingSecret:

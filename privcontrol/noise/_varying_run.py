@@ -63,7 +63,7 @@ def varying_shift_within(left: VaryingSecret, horizon: int, largest: float) -> f
                 starts = np.zeros((order, len(changes)))
                 for k, values in enumerate(changes):
                     starts[: len(values), k] = values
-                size = Ball(moves.radius) * moves.events
+                size = Ball(moves.radius) * moves.spacing.events
                 columns = ball_matrix(starts) * size
                 for form in _energies(queued, columns, samples):
                     squares = [form[k, k] for k in range(len(changes))]

@@ -54,9 +54,9 @@ class VaryingSecret:
         radii = np.ones(self.inputs)
         for moves in self.secret.signals:
             largest = max(map(np.linalg.norm, moves.shapes))
-            radii[moves.column] = moves.radius * moves.events * largest
+            radii[moves.column] = moves.radius * moves.spacing.events * largest
         for window in self.secret.windows:
-            most = window.events * math.sqrt(window.longest)
+            most = window.spacing.events * math.sqrt(window.longest)
             radii[list(window.columns)] = most * window.radii
         return radii
 

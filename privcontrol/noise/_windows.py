@@ -28,6 +28,7 @@ from ..numerics.balls import (
 )
 from ..numerics.linalg import EPS, float_above, largest_later
 from ..numerics.thresholds import NEGLIGIBLE
+from ..privacy.repetition import Spacing
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
 from ..systems.linear import LinearSystem
 from ._apart import LagBounds, bounds_apart, correlations, several_together
@@ -113,16 +114,14 @@ def square_of_windows(
         if not square.is_finite():
             return square
     largest = max(squares, key=lambda square: square.upper())
-    events = max(window.events for window in windows)
-    separation = min(window.separation for window in windows)
-    if events == 1 or not largest > 0:
+    spacing = Spacing.joint([window.spacing for window in windows])
+    if spacing.events == 1 or not largest > 0:
         return largest
+    if not spacing.is_apart:
+        return largest * spacing.events**2
+    bounds = WindowBounds(system, gramian, windows, spacing.separation)
     above = upper_float(largest)
-    if not separation:
-        return largest * events**2
-    bounds = WindowBounds(system, gramian, windows, separation)
-    lags = [m * separation for m in range(1, events)]
-    return Ball(several_together(above, bounds.at, lags))
+    return Ball(several_together(above, bounds.at, spacing.lags))
 
 
 class WindowBounds:
@@ -182,10 +181,9 @@ def largest_of_windows(
     error = product_error(solved, wrong)
     search = search_in(windows, solved, error)
     square = search.largest
-    if windows.events > 1:
+    if windows.spacing.events > 1:
         later = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
-        step = windows.separation
-        lags = [m * step for m in range(1, windows.events)]
+        lags = windows.spacing.lags
         square = several_together(square, lambda lag: float(later[lag]), lags)
     return math.sqrt(square) * (1 + 4 * EPS), search.signs
 

@@ -88,7 +88,7 @@ def changes_of_region(
     )  # all plants answer as one
     if is_one and not horizon.ends:
         return changes_without_end(parts, adjacency, plants[:1])
-    several = claimed if change.events > 1 and change.separation else None
+    several = claimed if change.spacing.is_apart else None
     unit = None if several else claimed / change.events
     begins = [isinstance(part, Filtered) and part.starts_stationary for part in parts]
     is_from_rest = change.events == 1 and not any(begins)

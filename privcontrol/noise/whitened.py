@@ -56,7 +56,7 @@ def output_sizes(
             sizes.append(unit * largest_apart(apart, apart.columns / unit, 0.0))
         else:
             largest = np.linalg.norm(apart.columns, 1)
-            sizes.append(apart.events * float(largest))
+            sizes.append(apart.spacing.events * float(largest))
     for windows in responses.windows:
         exact = False
         unit = np.abs(windows.columns).max() or 1.0
@@ -66,7 +66,7 @@ def output_sizes(
         else:
             sums = np.abs(scaled).sum(axis=0)
             most = max(float(sums[index].sum()) for index in windows.index)
-            sizes.append(unit * windows.events * most)
+            sizes.append(unit * windows.spacing.events * most)
     rounding = 4 * EPS * len(responses.points)
     return np.array(sizes) * (1 + rounding), exact
 

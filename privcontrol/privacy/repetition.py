@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS, largest_later
-from ..numerics.saved import Saved
+from ..numerics.saved import Saved, check_fields
 from ..numerics.thresholds import ROUNDED
 
 #: Durations from the start of one change to that of the next one, where none is stated.
@@ -31,23 +32,82 @@ _DURATIONS_APART = 8
 _MOST_PLACES = 4096
 
 
+@dataclass(frozen=True)
+class Spacing:
+    """Say how many changes may come in one run, and how far apart any two of them start.
+
+    Attributes
+    ----------
+    events : int
+        Number of changes.
+    separation : int
+        Samples from the start of one to that of the next one at least, zero for any.
+    """
+
+    events: int = 1
+    separation: int = 0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether several changes may come, at a distance."""
+        return self.events > 1 and self.separation > 0
+
+    @property
+    def lags(self) -> range:
+        """Least lags of changes that are 1, 2, ... places apart, if all keep a distance."""
+        if self.events == 1:
+            return range(0)
+        step = self.separation
+        return range(step, self.events * step, step)
+
+    def within(self, room: int) -> Spacing:
+        """Return as many of these changes as may start within ``room`` samples of one."""
+        if self.events == 1:
+            return self
+        fitting = 1 + room // self.separation
+        return Spacing(min(self.events, fitting), self.separation)
+
+    @staticmethod
+    def joint(every: Sequence[Spacing]) -> Spacing:
+        """Return the spacing of changes of several kinds that may come together."""
+        events = max(each.events for each in every)
+        return Spacing(events, min(each.separation for each in every))
+
+
+#: One change in a run.
+ONCE = Spacing()
+
+
+class Spaced(Saved):
+    """Base of changes with a ``spacing``, whose two numbers files hold by themselves."""
+
+    spacing: Spacing
+
+    def _saved_fields(self) -> dict[str, object]:
+        saved = super()._saved_fields()
+        del saved["spacing"]
+        return saved | asdict(self.spacing)
+
+    @classmethod
+    def _restored(cls, saved: dict[str, Any]) -> Self:
+        spacing = Spacing(saved.pop("events"), saved.pop("separation"))
+        check_fields(spacing)
+        return super()._restored(saved | {"spacing": spacing})
+
+
 class Correlations(Saved, ABC):
     """Say how far whitened noise is shifted by changes beyond the one that is promised."""
 
     @abstractmethod
-    def growth(self, count: int, separation: int) -> float:
-        """Bound the shift of so many changes of one run, relative to that of one.
+    def growth(self, spacing: Spacing) -> float:
+        """Bound the shift of changes at a distance, relative to that of one."""
 
-        ``separation`` is the number of samples, at least one, from the start of a change to
-        that of the next one.
-        """
-
-    def promised(self, events: int, separation: int) -> float:
+    def promised(self, spacing: Spacing) -> float:
         """Bound the same for the changes of a promise, no higher than it says itself.
 
         A promise of several changes may be better than what is known of two at a time.
         """
-        return self.growth(events, separation)
+        return self.growth(spacing)
 
     @abstractmethod
     def any_shape(self) -> tuple[float, NDArray]:
@@ -68,11 +128,11 @@ class Deferred(Correlations):
     def settled(self) -> Correlations:
         """Return the same in few numbers, worked out once."""
 
-    def growth(self, count: int, separation: int) -> float:
-        return self.settled().growth(count, separation)
+    def growth(self, spacing: Spacing) -> float:
+        return self.settled().growth(spacing)
 
-    def promised(self, events: int, separation: int) -> float:
-        return self.settled().promised(events, separation)
+    def promised(self, spacing: Spacing) -> float:
+        return self.settled().promised(spacing)
 
     def any_shape(self) -> tuple[float, NDArray]:
         return self.settled().any_shape()
@@ -121,6 +181,11 @@ class Change(Saved):
     differs: str = ""
     each: str = ""
     period: int = 0
+
+    @property
+    def spacing(self) -> Spacing:
+        """How many of them are hidden in one run, and how far apart."""
+        return Spacing(self.events, self.separation)
 
     @property
     def kind(self) -> str:
@@ -201,10 +266,10 @@ class Change(Saved):
         if self._change_places(separation):
             return min(bounds)
         if correlations is not None and self.events == 1:
-            bounds.append(correlations.growth(count, separation))
+            bounds.append(correlations.growth(Spacing(count, separation)))
         elif correlations is not None and self.separation:
-            many = correlations.growth(count, separation)
-            promised = correlations.promised(self.events, self.separation)
+            many = correlations.growth(Spacing(count, separation))
+            promised = correlations.promised(self.spacing)
             bounds.append(max(1.0, many / promised * (1 + 4 * ROUNDED)))
         return min(bounds)
 
@@ -221,18 +286,18 @@ class Change(Saved):
         That is their number, over how many times as clearly as one the promise lets them
         show together.
         """
-        if self.events == 1 or not self.separation:
+        if not self.spacing.is_apart:
             return float(self.events)
-        promised = correlations.promised(self.events, self.separation)
+        promised = correlations.promised(self.spacing)
         return min(self.events / promised * (1 + 4 * ROUNDED), float(self.events))
 
 
-def growth_apart(
-    count: int, separation: int, correlation: Callable[[int], float]
-) -> float:
+def growth_apart(spacing: Spacing, correlation: Callable[[int], float]) -> float:
     """Return the bound of the module's head over y, from r of a number of samples."""
-    places = np.arange(1, min(count, _MOST_PLACES + 1))
-    shared = np.array([correlation(place * separation) for place in places.tolist()])
+    count = spacing.events
+    lags = spacing.lags[:_MOST_PLACES]
+    places = np.arange(1, len(lags) + 1)
+    shared = np.array([correlation(lag) for lag in lags])
     square = count + 2 * float(np.dot(count - places, shared))
     further = count - 1 - len(places)
     if further > 0:  # places p + 1 .. n - 1, each of no more than the last correlation
@@ -240,9 +305,7 @@ def growth_apart(
     return min(math.sqrt(square * (1 + 4 * ROUNDED)), float(count))
 
 
-def growth_of_run(
-    sizes: NDArray, products: NDArray, count: int, separation: int
-) -> float:
+def growth_of_run(sizes: NDArray, products: NDArray, spacing: Spacing) -> float:
     """Bound the shift of changes of a run from those of changes by their starts (T,).
 
     ``products`` (T,) bound what two changes share, for each lag and all later ones. Two
@@ -255,14 +318,13 @@ def growth_of_run(
     shared = np.zeros(horizon)
     total, alike = squares, sizes
     largest, added = float(total.max()), float(alike.max())
-    for place in range(1, count):
-        lag = place * separation
+    for lag in spacing.lags:
         if lag >= horizon:
             break
         pairs = np.minimum(products[lag], sizes[:-lag] * rest[lag:])
         shared[:-lag] += 2 * pairs
-        total = squares + shared + _before(total, separation)
-        alike = sizes + _before(alike, separation)
+        total = squares + shared + _before(total, spacing.separation)
+        alike = sizes + _before(alike, spacing.separation)
         largest = max(largest, float(total.max()))
         added = max(added, float(alike.max()))
     return math.sqrt(min(largest, added**2) * (1 + 4 * ROUNDED))

@@ -29,7 +29,7 @@ from ..numerics.checks import (
     sequence_of,
 )
 from ..numerics.thresholds import LONGEST
-from ..privacy.repetition import Change
+from ..privacy.repetition import ONCE, Change, Spacing
 from ..privacy.sentences import fits
 from ..systems.linear import (
     LinearSystem,
@@ -283,6 +283,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         return self.which or self.moved > 0
 
     @property
+    def _spacing(self) -> Spacing:
+        """How many changes may come in one run, and how far apart."""
+        return Spacing(self.events, self.separation)
+
+    @property
     def _compares_shares(self) -> bool:
         """Whether an event on another signal is of another size, as are their radii."""
         given = self.radius
@@ -449,15 +454,15 @@ class DisturbanceAdjacency(PlantAdjacency):
                 "horizon"
             )
         radii = self.radii(plant)
-        often: dict[str, Any] = {"events": self.events, "separation": self.separation}
+        spacing = self._spacing
         if self._add_up:
             radii = np.nextafter(self.events * radii, np.inf)
-            often = {}
+            spacing = ONCE
         if not self.which:
             lasting = self.duration == 1
             shapes = self._differences[-1:] if lasting else self._differences
             moved = tuple(
-                SignalMoves(column, radius, shapes, lasting, **often)
+                SignalMoves(column, radius, shapes, lasting, spacing=spacing)
                 for column, radius in enumerate(radii.tolist())
             )
             return SecretInputs.of_differences(system, moved)
@@ -472,7 +477,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             mixed, rounded = either_signal(system, radii)
         level = (np.ones(self.duration),)
         moves = (
-            SignalMoves(column, 1.0, level, True, rounded=rounded, **often)
+            SignalMoves(column, 1.0, level, True, spacing=spacing, rounded=rounded)
             for column in range(mixed.input_count)
         )
         return SecretInputs(mixed, tuple(moves))
@@ -483,18 +488,18 @@ class DisturbanceAdjacency(PlantAdjacency):
             self.starts(horizon)  # refuses events without a separation
             radii = self.radii(plant)
             columns, starts = self._moving_columns(system, radii, horizon)
-            found = Responses.several(columns, starts, self.events, self.separation)
+            found = Responses.several(columns, starts, self._spacing)
             if not self._add_up:
                 return found
             (apart,) = found.apart
-            return Responses.of(apart.events * columns, False, exact=False)
+            return Responses.of(apart.spacing.events * columns, False, exact=False)
         if self.is_varying:
             return self._responses_of_any_shape(system, self.radii(plant), horizon)
         together = self._columns(system, self.radii(plant), horizon)
         if self.events > 1:
             starts = np.repeat(self.starts(horizon), system.input_count)
             each = np.tile(starts, len(self.shapes))
-            return Responses.several(together, each, self.events, self.separation)
+            return Responses.several(together, each, self._spacing)
         is_ball = self.norm == "l2"
         return Responses.of(together, is_ball, exact=self.window is None)
 
@@ -520,13 +525,8 @@ class DisturbanceAdjacency(PlantAdjacency):
                 places = samples[:, None] * count + np.array(signals)
                 index.append(places.ravel())
                 begins.append(start)
-        events = self.events
-        if events > 1:
-            room = int(self.starts(horizon).max() - self.starts(horizon).min())
-            events = min(events, 1 + room // self.separation)
-        found = Windows(
-            columns, tuple(index), np.array(begins), events, self.separation
-        )
+        fitting = self._spacing.within(int(np.ptp(starts)))
+        found = Windows(columns, tuple(index), np.array(begins), fitting)
         empty = np.empty((len(columns), 0))
         return Responses(empty, (), False, (), (found,))
 
@@ -549,8 +549,7 @@ class DisturbanceAdjacency(PlantAdjacency):
                         tuple(signals),
                         radii[signals],
                         self.duration,
-                        events=self.events,
-                        separation=self.separation,
+                        spacing=self._spacing,
                     )
                 )
             return SecretInputs(system, windows=tuple(windows))
@@ -563,8 +562,7 @@ class DisturbanceAdjacency(PlantAdjacency):
                 radius,
                 shapes,
                 lasting,
-                events=self.events,
-                separation=self.separation,
+                spacing=self._spacing,
             )
             moved.append(moves)
         return SecretInputs(system, tuple(moved))

@@ -22,6 +22,7 @@ from ..numerics.balls import (
 )
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
+from ..privacy.repetition import ONCE, Spaced, Spacing
 from ..systems.linear import (
     LinearSystem,
     Plant,
@@ -51,14 +52,12 @@ MOST_VARIANTS = 128
 class Apart:
     """Responses (T p, M) to changes, several of which may come in one run at a distance.
 
-    ``starts`` (M,) are the samples at which they begin. Any two of the ``events`` begin at
-    least ``separation`` samples apart, each with either sign.
+    ``starts`` (M,) are the samples at which they begin. Each may have either sign.
     """
 
     columns: NDArray
     starts: NDArray
-    events: int
-    separation: int
+    spacing: Spacing
 
 
 @dataclass(frozen=True)
@@ -73,17 +72,14 @@ class Windows:
         The columns of each window.
     starts : ndarray
         The samples at which the windows begin.
-    events : int
-        So many windows of one run may hold a change.
-    separation : int
-        Samples from the beginning of one of them to that of the next one at least.
+    spacing : Spacing
+        How many windows of one run may hold a change, and how far apart.
     """
 
     columns: NDArray
     index: tuple[NDArray, ...]
     starts: NDArray
-    events: int = 1
-    separation: int = 0
+    spacing: Spacing = ONCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,13 +105,11 @@ class Responses:
         return cls(columns, (), exact)
 
     @classmethod
-    def several(
-        cls, columns: NDArray, starts: NDArray, events: int, separation: int
-    ) -> Responses:
+    def several(cls, columns: NDArray, starts: NDArray, spacing: Spacing) -> Responses:
         """Return the responses to as many changes at a distance as the run has room for."""
-        fitting = 1 + int(starts.max() - starts.min()) // separation
-        apart = Apart(columns, starts, min(events, fitting), separation)
-        return cls(columns * np.sqrt(apart.events), (), False, (apart,))
+        fitting = spacing.within(int(np.ptp(starts)))
+        apart = Apart(columns, starts, fitting)
+        return cls(columns * np.sqrt(fitting.events), (), False, (apart,))
 
     @classmethod
     def joined(cls, found: Sequence[Responses]) -> Responses:
@@ -135,7 +129,7 @@ class Responses:
         balls = []
         for several in self.windows:
             for index in several.index:
-                size = np.sqrt(len(index)) * several.events
+                size = np.sqrt(len(index)) * several.spacing.events
                 balls.append(several.columns[:, index] * size)
         return balls
 
@@ -158,7 +152,7 @@ class Responses:
 
 
 @dataclass(frozen=True, eq=False)
-class SignalMoves(ByContent, Saved):
+class SignalMoves(Spaced, ByContent):
     """Changes of one secret input.
 
     Attributes
@@ -173,10 +167,8 @@ class SignalMoves(ByContent, Saved):
         Whether every beginning of a shape is a change as well.
     group : int
         Secret that the input belongs to: changes of one group may come together.
-    events : int
-        Number of changes of the group in one run, each at its own time and input.
-    separation : int
-        Samples from the beginning of one of them to that of the next one at least.
+    spacing : Spacing
+        Of the changes of the group in one run, each at its own time and input.
     rounded : bool
         Whether the entries of this input's column of B and D are rounded.
     """
@@ -186,8 +178,7 @@ class SignalMoves(ByContent, Saved):
     shapes: tuple[NDArray, ...] = (np.ones(1),)
     lasting: bool = False
     group: int = 0
-    events: int = 1
-    separation: int = 0
+    spacing: Spacing = ONCE
     rounded: bool = False
 
     def beginnings(self, shape: NDArray) -> list[NDArray]:
@@ -221,7 +212,7 @@ class SignalMoves(ByContent, Saved):
 
 
 @dataclass(frozen=True, eq=False)
-class WindowMoves(ByContent, Saved):
+class WindowMoves(Spaced, ByContent):
     """Changes of any shape within a number of samples in a row.
 
     Attributes
@@ -232,7 +223,8 @@ class WindowMoves(ByContent, Saved):
         Largest change of each of them at a sample, in the input's unit.
     longest : int
         Number k of samples.
-    group, events, separation : int
+    group : int
+    spacing : Spacing
         As of `SignalMoves`.
     """
 
@@ -240,8 +232,7 @@ class WindowMoves(ByContent, Saved):
     radii: NDArray
     longest: int
     group: int = 0
-    events: int = 1
-    separation: int = 0
+    spacing: Spacing = ONCE
 
     @property
     def size(self) -> int:
@@ -366,8 +357,8 @@ class SecretInputs(ByContent, Saved):
         """The same secret with one change in a run."""
         return replace(
             self,
-            signals=tuple(replace(moves, events=1) for moves in self.signals),
-            windows=tuple(replace(window, events=1) for window in self.windows),
+            signals=tuple(replace(moves, spacing=ONCE) for moves in self.signals),
+            windows=tuple(replace(window, spacing=ONCE) for window in self.windows),
         )
 
     @property
@@ -377,24 +368,24 @@ class SecretInputs(ByContent, Saved):
         for moves in self.signals:
             columns, radii = (moves.column,), np.array([moves.radius])
             length, group = moves.longest, moves.group
-            apart = moves.events, moves.separation
-            windows.append(WindowMoves(columns, radii, length, group, *apart))
+            windows.append(WindowMoves(columns, radii, length, group, moves.spacing))
         return replace(self, signals=(), windows=(*self.windows, *windows))
 
     @property
     def several(self) -> bool:
         """Whether several changes may come in one run."""
-        return any(moves.events > 1 for moves in self._changes)
+        return any(moves.spacing.events > 1 for moves in self._changes)
 
     @property
     def several_apart(self) -> bool:
         """Whether several changes may come, at a distance."""
-        return any(moves.separation and moves.events > 1 for moves in self._changes)
+        return any(moves.spacing.is_apart for moves in self._changes)
 
     @property
     def all_apart(self) -> bool:
         """Whether all changes of which several may come do so at a distance."""
-        return all(moves.separation or moves.events == 1 for moves in self._changes)
+        several = [moves for moves in self._changes if moves.spacing.events > 1]
+        return all(moves.spacing.is_apart for moves in several)
 
     @property
     def _changes(self) -> tuple[SignalMoves | WindowMoves, ...]:

@@ -15,6 +15,7 @@ from privcontrol.designs.sums import LevelSums
 from privcontrol.noise._autoregression import changes_behind
 from privcontrol.noise._endless import secrets_of
 from privcontrol.noise._levels import Levels
+from privcontrol.privacy.repetition import Spacing
 from privcontrol.systems.linear import Autoregression, Plant
 
 #: Samples of a level at most, and lags at which what is left of impulses is correlated.
@@ -60,12 +61,12 @@ def test_no_sum_of_levels_is_above_the_bound_and_some_come_close(
 ):
     own = correlations(kind)
     levels = Levels(own, 0.0, LONGEST, 0.0)
-    square = levels.square(count, separation)
+    square = levels.square(Spacing(count, separation))
     attained = largest_sum(own, count, separation)
     assert attained <= square * (1 + 1e-9)
     tight = 1 - 1e-7 if count == 2 and separation == 3 else 0.8
     assert attained >= tight * square
-    wider = Levels(own, 1e-3, LONGEST, 1e-3).square(count, separation)
+    wider = Levels(own, 1e-3, LONGEST, 1e-3).square(Spacing(count, separation))
     assert wider >= square + count * LONGEST**2 * 1e-3
 
 
@@ -81,7 +82,7 @@ def test_sums_of_many_levels_are_bounded_as_their_products_say(kind):
     for signs in itertools.product((1, -1), repeat=count):
         shared = [later[signs[i] != signs[j]][2 * (j - i)] for i, j in pairs]
         sums.append(count * own[0] + 2 * sum(shared))
-    square = levels.square(count, 2)
+    square = levels.square(Spacing(count, 2))
     assert max(sums) <= square * (1 + 1e-9)
     assert square <= 1.15 * max(sums)
 
@@ -89,8 +90,8 @@ def test_sums_of_many_levels_are_bounded_as_their_products_say(kind):
 def test_lengths_are_told_apart_as_long_as_that_takes_a_second():
     own = 0.5 ** np.arange(600)
     levels = Levels(own, 0.0, 120, 0.0)
-    assert levels.square(800, 130) < np.inf
-    assert levels.square(900, 130) == np.inf
+    assert levels.square(Spacing(800, 130)) < np.inf
+    assert levels.square(Spacing(900, 130)) == np.inf
 
 
 def test_correlations_are_known_until_they_are_a_billionth():
@@ -117,7 +118,7 @@ def test_correlations_are_known_until_they_are_a_billionth():
 @pytest.mark.parametrize("kind", range(4))
 def test_the_search_for_sums_finds_what_all_of_them_show(kind):
     own = correlations(kind)
-    sums = LevelSums(LONGEST, 3, 4)
+    sums = LevelSums(LONGEST, Spacing(3, 4))
     found = max(square for square, _ in sums.largest(own[: sums.reach]))
     attained = largest_sum(own, 3, 4)
     assert 0.95 * attained <= found
@@ -136,7 +137,7 @@ def test_the_search_for_sums_finds_what_all_of_them_show(kind):
 
 def test_many_levels_count_in_sums_that_a_run_has_room_for():
     for events in (2, 12, 13, 96, 365):
-        sums = LevelSums(4, events, 10)
+        sums = LevelSums(4, Spacing(events, 10))
         assert sums.count * sums.times <= events < 1.1 * sums.count * sums.times
         assert sums.count <= 12
 

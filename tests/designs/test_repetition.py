@@ -22,7 +22,9 @@ from privcontrol.noise._changes_of_run import ChangesOfRun
 from privcontrol.noise._fading import Fading
 from privcontrol.noise._patterns import largest_pattern
 from privcontrol.noise.shift import certified_shift
-from privcontrol.privacy.repetition import Change, growth_of_run
+from privcontrol.numerics.saved import decode, encode
+from privcontrol.privacy.repetition import Change, Spacing, growth_of_run
+from privcontrol.secrets.secret import SignalMoves, WindowMoves
 from privcontrol.systems.linear import Plant
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -440,7 +442,7 @@ def test_several_changes_claim_no_less_than_their_growth_of_one(horizon, options
     noise = designed(lag(0.9), four, horizon, **options)
     promise = noise.guarantee
     alone = certified_shift(noise.parts, one, [Plant.of(lag(0.9))], horizon).value
-    growth = promise.correlations.growth(4, 6)
+    growth = promise.correlations.growth(Spacing(4, 6))
     assert promise.gdp >= growth * alone * (1 - 4e-9)  # as much as sums are rounded by
     times = promise.scope.change.times_one(promise.correlations)
     assert 4 * alone <= times * promise.gdp
@@ -604,27 +606,31 @@ def test_a_promise_of_several_counts_as_what_it_claims():
     known = ChangesOfRun(*run, several=1.5)
     assert change.growth(2, 1, known) == pytest.approx(2 / 1.5)
     assert change.growth(2, 3, known) == 1.0
-    assert ChangesOfRun(*run, several=2.5).promised(2, 3) == pytest.approx(2.0)
+    assert ChangesOfRun(*run, several=2.5).promised(Spacing(2, 3)) == pytest.approx(2.0)
     fading = Fading(2.0, 2.0, np.array([1.0, 0.5, 0.25]), 0.1, np.ones(1))
     region = ChangesOfRegion((fading,), several=2.2)
-    assert region.promised(2, 3) == pytest.approx(1.1)
-    assert change.growth(2, 1, region) == pytest.approx(region.growth(2, 1) / 1.1)
+    assert region.promised(Spacing(2, 3)) == pytest.approx(1.1)
+    assert change.growth(2, 1, region) == pytest.approx(
+        region.growth(Spacing(2, 1)) / 1.1
+    )
 
 
 def test_promises_below_what_fades_count_from_what_they_claim():
     """A promise may follow from a closer bound than that of one change that fades."""
     known = Fading(2.0, 2.0, np.array([1.0, 0.5, 0.25]), 0.1, np.ones(1))
-    chain = known.of_several(3, 3)
+    chain = known.of_several(Spacing(3, 3))
     assert chain == pytest.approx(np.sqrt(3 * 4 + 2 * (2 * 2 * 0.25 + 2 * 0.025)))
     claimed = ChangesOfRegion((known,), 1.6)
-    assert claimed.growth(3, 3) == pytest.approx(chain / 1.6)
-    assert claimed.growth(1, 3) == 1.0
+    assert claimed.growth(Spacing(3, 3)) == pytest.approx(chain / 1.6)
+    assert claimed.growth(Spacing(1, 3)) == 1.0
     assert claimed.any_shape()[0] == 1.0
-    assert ChangesOfRegion((known,), 0.1).growth(3, 3) == 3.0
-    assert ChangesOfRegion((known,), 9.0).growth(3, 3) == pytest.approx(chain / 2)
-    assert ChangesOfRegion((known,)).growth(3, 3) == pytest.approx(chain / 2)
-    assert ChangesOfRegion((known,), 1.6, 4).growth(3, 3) == pytest.approx(
-        known.of_several(2, 3) / 1.6
+    assert ChangesOfRegion((known,), 0.1).growth(Spacing(3, 3)) == 3.0
+    assert ChangesOfRegion((known,), 9.0).growth(Spacing(3, 3)) == pytest.approx(
+        chain / 2
+    )
+    assert ChangesOfRegion((known,)).growth(Spacing(3, 3)) == pytest.approx(chain / 2)
+    assert ChangesOfRegion((known,), 1.6, 4).growth(Spacing(3, 3)) == pytest.approx(
+        known.of_several(Spacing(2, 3)) / 1.6
     )
 
 
@@ -875,10 +881,10 @@ def test_over_a_horizon_each_start_counts_with_a_shift_of_its_own(shape, count, 
     assert np.sqrt(largest) <= bound <= 1.05 * np.sqrt(largest)
     known = g.correlations.settled()
     once = ChangesOfRun(known.products, known.shape, known.worst)  # as older files hold
-    assert once.growth(count, apart) >= 1.04 * bound / g.gdp
-    assert ChangesOfRun(**once._saved_fields()).growth(count, apart) == once.growth(
-        count, apart
-    )
+    growth = once.growth(Spacing(count, apart))
+    assert growth >= 1.04 * bound / g.gdp
+    again = ChangesOfRun(**once._saved_fields())
+    assert again.growth(Spacing(count, apart)) == growth
 
 
 @pytest.mark.parametrize("rank", [1, 2, 9])
@@ -898,7 +904,7 @@ def test_the_largest_sum_of_a_run_is_bounded_over_all_placements(rank, count, ap
             max(gram[s, t] for s in range(horizon) for t in range(s + m, horizon))
             for m in range(horizon)
         ]
-        bound = growth_of_run(sizes, np.array(products), count, apart)
+        bound = growth_of_run(sizes, np.array(products), Spacing(count, apart))
         largest = 0.0
         for k in range(1, count + 1):
             for starts in itertools.combinations(range(horizon), k):
@@ -996,3 +1002,16 @@ def test_the_table_counts_samples_and_ends_with_what_fits_into_a_run():
     room = 1 + 47 // distance
     assert noise.guarantee.repeated(room, separation=distance).detection() < 0.9
     assert f"% with all {room} that fit into a run Horizon:" in text
+
+
+@pytest.mark.parametrize(
+    "kind", [SignalMoves(0, 2.0), WindowMoves((0,), np.ones(1), 3)]
+)
+def test_files_hold_how_often_and_how_far_apart_as_two_numbers(kind):
+    moves = replace(kind, spacing=Spacing(4, 6))
+    written = encode(moves)
+    assert (written["events"], written["separation"]) == (4, 6)
+    assert "spacing" not in written
+    assert decode(written) == moves
+    with pytest.raises(ValueError, match="events"):
+        decode({**written, "events": "4"})
