@@ -857,16 +857,19 @@ def largest_loss(design, rows):
     for row in rows:
         each = [[(r, int(y * TOLERANCE * one))] * n for r, y, n in row]
         claims.append(ranked(chain(*each)))
+    most = max(map(total, claims))
     for plant, data in pairs(design.plants, design.secrets):
-        sizes_of = independent_sizes if design.white else structured_sizes
-        each = sizes_of(design, plant, data)
-        its = [[lengths(design, sizes) for sizes in ways] for ways in each]
-        if data["norm"] == 2:
-            # sums |shifts u| are at most the norm of the axes' own sums, times |u|
-            square = sum(min(map(total, ways)) ** 2 for ways in its)
-            its = [[{1: [root_up(square >> Matrix.bits)]}]]
-        moves += its
-    slack = max(map(total, claims)) // 10**9
+        if design.white:
+            each = [[sizes] for sizes in independent_sizes(design, plant, data)]
+        else:
+            shifts, is_ball = structured_shifts(design, plant, data)
+            if is_ball:
+                sizes = [largest_sum(X, most) for X in shifts]
+                moves.append([{1: [size]} for size in sizes])
+                continue
+            each = zip(*map(sizes_of_columns, shifts))
+        moves += [[lengths(design, sizes) for sizes in ways] for ways in each]
+    slack = most // 10**9
 
     def is_covered(ways, row):
         return any(
@@ -912,20 +915,28 @@ def is_below(move, row, slack):
     return True
 
 
-def structured_sizes(design, plant, data):
-    """Return ways to explain each move, by the sizes of the entries of eta."""
-    moves, spanning, _ = moves_of_states(plant, data, design.horizon)
+def largest_sum(X, enough):
+    """Return a bound of the sum of the sizes of X u for |u| <= 1, not sharp below ``enough``.
+
+    With signs w it is w'X u, and at most |X'w|.
+    """
+    return root_up(largest_pattern(X @ X.T, enough**2 >> Matrix.bits))
+
+
+def structured_shifts(design, plant, data):
+    """Return ways to explain the moves, as their entries of eta, and whether it is a ball."""
+    moves, spanning, is_ball = moves_of_states(plant, data, design.horizon)
     maps = [coordinates(design, plant, spanning)]
     if plant.seen == design.plant.seen:
         try:  # outputs may not tell the states apart: then c that make the states do as well
             maps.append(coordinates(design, plant, spanning, of_states=True))
         except Verdict:
             pass
-    return list(zip(*(sizes_of_columns(c @ moves) for c in maps)))
+    return [c @ moves for c in maps], is_ball
 
 
 def independent_sizes(design, plant, data):
-    """Return the same for noise of its own at each output and sample."""
+    """Return the sizes of the entries of noise of its own at each output and sample."""
     secret = entering(plant, data, design.horizon)
     if secret.events > 1 or any(sizes == "ball" for _, sizes in secret.changes):
         raise NotCovered("independent Laplace noise for a ball or several changes")
@@ -940,7 +951,7 @@ def independent_sizes(design, plant, data):
             shifts = [list(map(sum, zip(*sizes_of_columns(rows.T))))]
         else:
             shifts = sizes_of_columns((sizes @ rows).T)
-        found += [[list(map(add, row, more))] for row in shifts]
+        found += [list(map(add, row, more)) for row in shifts]
     return found
 
 

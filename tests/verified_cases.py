@@ -65,7 +65,7 @@ def states_over_run(rng, kind):
     elif kind == "two secrets":
         secret = [secret, pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)]
     elif kind.startswith("ball"):
-        norm = {"ball": 2, "ball 1": 1, "ball inf": np.inf}[kind.removesuffix(" floor")]
+        norm = {"ball 1": 1, "ball inf": np.inf}.get(kind, 2)
         secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=norm)
     if "floor" in kind or "models" in kind or kind == "grid":
         run["floor"] = rng.uniform(0.1, 1, plant.noutputs)
@@ -75,12 +75,13 @@ def states_over_run(rng, kind):
         run["resolution"] = 1e-3
     if kind == "own shape":
         run["factor"] = rng.normal(size=(plant.nstates, plant.nstates))
-    if kind in ("independent", "laplace", "independent laplace"):
-        run["family"] = {
-            "independent": "iid-gaussian",
-            "laplace": "laplace",
-            "independent laplace": "iid-laplace",
-        }[kind]
+    families = {"independent": "iid-gaussian", "independent laplace": "iid-laplace"}
+    if kind in families:
+        run["family"] = families[kind]
+    elif "laplace" in kind:
+        run["family"] = "laplace"
+    if kind == "ball laplace own":
+        run["factor"] = rng.normal(size=(plant.nstates, plant.nstates))
     return plant, run | {"adjacency": secret}
 
 
@@ -309,7 +310,8 @@ KINDS = dict.fromkeys(
     (
         "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
         "ball inf", "ball floor", "models", "grid", "own shape", "independent", "laplace",
-        "independent laplace", "states long", "states growing",
+        "independent laplace", "states long", "states growing", "ball laplace",
+        "ball laplace own",
     ),
     states_over_run,
 )  # fmt: skip
@@ -372,6 +374,7 @@ KINDS |= dict.fromkeys(
 SOME = (
     "two secrets",
     "ball floor",
+    "ball laplace own",
     "models",
     "grid",
     "delayed inputs",

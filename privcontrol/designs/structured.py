@@ -7,14 +7,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.noise import around_ball, corners
+from ..core.noise import around_ball
 from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import Structured, White
 from ..noise.whitened import output_sizes
 from ..numerics.ellipsoid import Shape
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import column_norms, float_above
+from ..numerics.linalg import float_above
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
 from ..secrets.distinguished import distinguished
@@ -78,38 +78,24 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape
     if not responses.any():
         raise PrivacyError(NO_NOISE)
     if problem.family.shift_norm == 1:
-        return _cross_polytope(problem, axes, allowed)
+        return _cross_polytope(problem, allowed)
     lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
     return Shape(
         axes * (1 + 1e-13) / allowed, lower_bound
     )  # above the loss's roundings
 
 
-def _cross_polytope(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape:
-    """S of the cheaper of two cross-polytopes around the ball with axes E.
-
-    One has corners on the axes, in which the ball is certified. The other one has them
-    where `around_ball` has them, in the directions that outputs distinguish.
-    """
+def _cross_polytope(problem: DesignProblem, allowed: float) -> Shape:
+    """S of the cheapest cross-polytope around the ball, in what outputs distinguish."""
     told = distinguished(problem.hidden, problem.plant, problem.horizon).vectors
-    bound = math.nan
-    shapes = []
-    for basis, turns in ((axes, False), (told, True)):
-        responses = problem.plant.free_response(basis, problem.horizon)
-        rows = problem.weight_root(responses)
-        if turns:
-            found = around_ball(rows)
-            bound = found.lower_bound / allowed**2
-            factor = basis @ found.factor
-        else:
-            factor = basis * corners(column_norms(rows))
-        size = excess_of(problem, factor) * problem.allowed / allowed
-        shapes.append(factor * size * (1 + 1e-13))
-    costs = [
-        problem.cost(problem.plant.free_response(S, problem.horizon)) for S in shapes
-    ]
-    cheapest = shapes[int(np.argmin(costs))]
-    return Shape(cheapest, bound if problem.hidden.exact else math.nan)
+    responses = problem.plant.free_response(told, problem.horizon)
+    found = around_ball(problem.weight_root(responses))
+    factor = told @ found.factor
+    size = excess_of(problem, factor) * problem.allowed / allowed
+    bound = found.lower_bound / allowed**2
+    return Shape(
+        factor * size * (1 + 1e-13), bound if problem.hidden.exact else math.nan
+    )
 
 
 def independent(problem: DesignProblem) -> Proposal:

@@ -16,12 +16,12 @@ from ..core.mechanism import Mechanism
 from ..core.noise import LaplaceNoise
 from ..numerics.balls import rational_matrix
 from ..numerics.errors import NotRealizableError, PrivacyError
-from ..numerics.linalg import EPS, column_norms, float_above, round_up
+from ..numerics.linalg import EPS, float_above, round_up
 from ..privacy.loss import KEPT, PrivacyLoss, one_coordinate
 from ..secrets.hiding import LEAVES
 from ..secrets.joint import query_of
 from ..secrets.secret import all_responses
-from ..secrets.squares import laplace_shifts
+from ..secrets.squares import laplace_shifts, laplace_size
 from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import tell_apart
@@ -59,7 +59,7 @@ def laplace_loss(
     if white.any():
         return _of_every_sample(secret, white, plants, run, resolution)
     every = []
-    largest = [0.0]  # of balls
+    balls = []
     for plant in plants:
         form = total.form(plant, run)
         if form is None:
@@ -67,15 +67,14 @@ def laplace_loss(
         manifold = trajectory_manifold(plant, run)
         for part in secret.parts:
             moves = part.moves(manifold)
-            shifts = laplace_shifts(form, moves, plant)
-            every.append(shifts)
             if moves.is_ball:
-                # sum |shifts u| is at most the sum of the axes' own sums times |u|
-                largest.append(column_norms(shifts.sum(axis=0)[:, None])[0])
+                balls.append(laplace_size(form, moves, plant))
+            else:
+                every.append(laplace_shifts(form, moves, plant))
+    if balls:
+        sums = [shifts.sum(axis=0).max() * (1 + EPS * len(shifts)) for shifts in every]
+        return one_coordinate(float_above(max(balls + sums), 4))
     shifts = np.hstack(every)
-    if len(largest) > 1:
-        size = max(*largest, shifts.sum(axis=0).max())
-        return one_coordinate(float_above(size * (1 + EPS * len(shifts)), 4))
     exact = len(plants) == 1 and tells_entries(parts[0], plants[0], run)
     if exact:
         manifold = trajectory_manifold(plants[0], run)

@@ -16,6 +16,7 @@ from ..core.manifold import Moves
 from ..numerics.balls import (
     DECIDING_BITS,
     Ball,
+    BallMatrix,
     enclosure,
     identity_balls,
     largest_eigenvalue,
@@ -24,7 +25,7 @@ from ..numerics.balls import (
     working_bits,
 )
 from ..numerics.errors import NotRealizableError
-from ..numerics.linalg import EPS
+from ..numerics.linalg import EPS, float_above
 from ..numerics.thresholds import CERTAIN, FINE, ROUNDED, SMALLEST
 from ..systems.linear import Plant
 from ..systems.transitions import ACCURATE_BITS, FIRST_BITS
@@ -130,11 +131,42 @@ def _images(
 
 
 def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
-    """Return bounds of the sizes of the shifts (r, M) of noise without a scale.
+    """Return bounds of the sizes of the shifts (r, M) of noise without a scale, by move.
 
-    They are those of single moves, or of the axes of a ball. Outputs that do not reveal all
-    states leave a choice of entries that make a move: those that make its states, or those
-    of least energy. The ones of the smaller sum are taken.
+    Of several choices of entries that make a move, those of the smaller sum are taken.
+    """
+    sizes = []
+    with working_bits(hidden.bits):
+        every = [shifts() for shifts in _maps_to_entries(form, hidden, plant)]
+        for moves in hidden.blocks():
+            found = [upper_bounds(shifts * moves) for shifts in every]
+            least = np.argmin([each.sum(axis=0) for each in found], axis=0)
+            sizes.append(np.choose(least, found))
+    return np.hstack(sizes)
+
+
+def laplace_size(form: NoiseForm, ball: Moves, plant: Plant) -> float:
+    """Return a bound of the sum of a shift's sizes, for all moves of a ball."""
+    sizes = []
+    with working_bits(ball.bits):
+        (axes,) = ball.blocks()
+        for shifts in _maps_to_entries(form, ball, plant):
+            values, errors = enclosure(shifts() * axes)
+            if not np.isfinite(errors).all():
+                sizes.append(np.inf)
+                continue
+            # no coordinate of a point of the unit ball is above one
+            sizes.append(ball.sizes(values, 1).max() + errors.sum())
+    return float_above(min(sizes) * (1 + EPS * len(values)), 2)
+
+
+def _maps_to_entries(
+    form: NoiseForm, hidden: Moves, plant: Plant
+) -> list[Callable[[], BallMatrix]]:
+    """Return choices of a map from a move to entries of the noise that make its outputs.
+
+    Outputs that do not reveal all states leave a choice: entries that make the states of
+    the move, or those of least energy.
     """
     maps = [form.map_under(hidden, plant)]
     if form.plant == plant and not plant.varies:
@@ -142,14 +174,7 @@ def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
         told = replace(plant, C=np.eye(plant.order), D=still, outputs=plant.states)
         with suppress(NotRealizableError):
             maps.append(replace(form, plant=told).map_under(hidden, told))
-    sizes = []
-    with working_bits(hidden.bits):
-        every = [shifts() for shifts in maps]
-        for moves in hidden.blocks():
-            found = [upper_bounds(shifts * moves) for shifts in every]
-            least = np.argmin([each.sum(axis=0) for each in found], axis=0)
-            sizes.append(np.choose(least, found))
-    return np.hstack(sizes)
+    return maps
 
 
 def certified(evaluate: Callable[[], Iterable[Ball]], bits: int) -> NDArray:

@@ -1,5 +1,6 @@
 """Own shapes, limits of size, sensor grids and noise levels of output noise."""
 
+import itertools
 import warnings
 
 import cases
@@ -123,13 +124,31 @@ def test_laplace_noise_of_any_shape_hides_a_ball(seed):
     angles = np.linspace(0, np.pi, 20_000)
     moves = radii[:, None] * [np.cos(angles), np.sin(angles)]
     epsilons = np.abs(np.linalg.solve(noise.factor, moves)).sum(axis=0)
-    assert 0.6 < epsilons.max() <= noise.guarantee.epsilon(0.0) <= 1
+    assert 0.98 < epsilons.max() <= noise.guarantee.epsilon(0.0) <= 1
     smaller = noise.guarantee_for(plant, adjacency=pc.InitialStateAdjacency(radii / 2))
     assert smaller.epsilon(0.0) == pytest.approx(noise.guarantee.epsilon(0.0) / 2)
     half = noise.with_std(noise.std.max() / 2)
     assert half.guarantee.epsilon(0.0) == pytest.approx(
         2 * noise.guarantee.epsilon(0.0)
     )
+
+
+@pytest.mark.parametrize("seed", few(range(6), of=2))
+def test_laplace_noise_around_a_ball_costs_as_little_as_any(seed):
+    """The sum of the sizes of X u is largest at |X^T w|, for one of all signs w."""
+    rng = np.random.default_rng(seed)
+    plant = cases.random_plant(seed, states=7, outputs=2)
+    radii = rng.uniform(0.1, 1, 7)
+    secret = pc.InitialStateAdjacency(radii)
+    noise = design(plant, secret, budget=PURE, family="laplace", models="exact")
+    X = np.linalg.solve(noise.factor, np.diag(radii))
+    signs = np.array(list(itertools.product((-1, 1), repeat=7)))
+    largest = np.linalg.norm(signs @ X, axis=1).max()
+    assert largest == pytest.approx(noise.guarantee.epsilon(0.0), rel=1e-9)
+    rows = pc.observability_stack(plant, noise.horizon) @ np.diag(radii)
+    least = 2 * np.linalg.svd(rows, compute_uv=False).sum() ** 2
+    assert noise.design.cost == pytest.approx(least, rel=1e-9)
+    assert noise.design.gap < 1e-9
 
 
 def test_an_own_factor_beside_a_floor_just_meets_the_budget():
