@@ -9,6 +9,7 @@ import time
 import warnings
 from decimal import Decimal
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from privcontrol.consensus.runs import step_count
 from privcontrol.designs.useful import effects_of, growth_of
 from privcontrol.numerics.checks import check_memory
 from privcontrol.privacy.horizon import horizon_of
-from privcontrol.systems.linear import Plant
+from privcontrol.secrets.secret import SecretInputs, SignalMoves
+from privcontrol.systems.linear import LinearSystem, Plant, response_from_rest
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 LAG = ct.ss(0.5, 1.0, 1.0, 0.0, 1.0)
@@ -290,6 +292,20 @@ def test_growth_of_rounding_is_none():
     """Double integrators have a radius of 1 + 1e-8 by rounding."""
     for radius, grown in ((1 + 3e-7, 1.0), (1 + 3e-6, 1 + 3e-6)):
         assert growth_of(Plant.of(ct.ss(radius, 1, 1, 0, 1.0))) == grown
+
+
+def test_effects_of_changes_of_one_sample_are_those_of_simulated_ones():
+    """Several shapes of one sample each, of two inputs, the second of which enters at once."""
+    plant = Plant.of(cases.random_plant(0, states=3, feedthrough=True))
+    system = LinearSystem(*plant.matrices)
+    signals = (
+        SignalMoves(1, 0.5, (np.array([2.0]), np.array([-3.0]))),
+        SignalMoves(0, 2.0, (np.array([-1.0]),)),
+    )
+    secret = SecretInputs(system, signals)
+    simulated = np.abs(response_from_rest(system, secret.changes(7)))
+    wanted = simulated.max(axis=(0, 2))
+    np.testing.assert_allclose(secret.effects(6), wanted, rtol=1e-12)
 
 
 def test_effects_are_looked_at_for_two_thousand_samples():

@@ -464,14 +464,26 @@ class SecretInputs(ByContent, Saved):
             balls.append(tuple(range(self.inputs)))
         frames = [np.linalg.norm(impulse[:, :, list(ball)], axis=2) for ball in balls]
         if self.signals:
-            responses = response_from_rest(self.system, self.changes(count))
-            frames.append(np.abs(responses).max(axis=2))
+            frames.append(self._largest_responses(count))
         for window in self.windows:
             sizes = np.abs(impulse[:, :, list(window.columns)]).sum(axis=2)
             until = np.cumsum(sizes, axis=0)
             until[window.longest :] -= until[: -window.longest]
             frames.append(until)
         return np.max(frames, axis=(0, 1))
+
+    def _largest_responses(self, samples: int) -> NDArray:
+        """Return the largest response (T, p) to a single move."""
+        if self.longest > 1:
+            responses = response_from_rest(self.system, self.changes(samples))
+            return np.abs(responses).max(axis=2)
+        # a change of one sample, such as of the initial state, is an impulse
+        columns = [moves.column for moves in self.signals]
+        sizes = []
+        for moves in self.signals:
+            sizes.append(moves.radius * max(abs(float(v[0])) for v in moves.shapes))
+        impulse = self.system.impulse_response(samples)
+        return np.abs(impulse[:, :, columns] * sizes).max(axis=2)
 
 
 @dataclass(frozen=True, eq=False)
