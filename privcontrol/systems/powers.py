@@ -55,8 +55,9 @@ from .transitions import (
 _KEPT_BITS = FIRST_BITS
 #: Speed: moves up to which the states themselves are carried on.
 _NARROW = 4
-#: Speed: blocks of rows at most, each of which is made of the one before.
-_ROW_BLOCKS = 16
+#: Speed: blocks of rows at most, each of which is made of the one before. Each takes a few
+#: bits of accuracy, and powers of A take longer than rows.
+_ROW_BLOCKS = 64
 #: Speed: vectors A^t V from which on they are first computed as pairs of doubles.
 _LONG = 1 << 12
 #: From here on the digits that a sample costs are known: transients of doubles are over.
@@ -390,17 +391,27 @@ class FreeResponse:
         They take p columns of balls a sample, where states take q.
         """
         p = len(C)
+        for bits in (self.bits, 2 * self.bits):
+            with working_bits(bits):
+                later = self._later(C)
+                if is_accurate(later):
+                    break
+        else:
+            return None
         with working_bits(self.bits):
             matrix = ball_matrix(C)
-            ahead = moved_on(ball_matrix(self.step), matrix, self._forward)
-            later = ahead * self._start()
-            if not is_accurate(later):
-                return None
             past = [midpoints(matrix * block) for block in self._known]
         future = midpoints(later).reshape(self._forward, p, self._width)
         frames = np.hstack(past).reshape(p, -1, self._width).swapaxes(0, 1)
         times = np.arange(-self.back, 1)
         return np.concatenate([frames[self._places(times)], future])
+
+    def _later(self, C: NDArray) -> BallMatrix:
+        """C A^t V (T p, q) for t = 1 .. T, from rows."""
+        A = ball_matrix(self.step)
+        rows = moved_on(A, ball_matrix(C), self._forward)
+        start = self._start()
+        return rows if start == A**0 else rows * start
 
     def _in_time(self, blocks: list[BallMatrix]) -> NDArray:
         side_by_side = np.hstack([midpoints(block) for block in blocks])

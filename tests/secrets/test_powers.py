@@ -18,6 +18,7 @@ from privcontrol.designs import state_factor
 from privcontrol.numerics.balls import (
     Ball,
     ball_matrix,
+    is_accurate,
     midpoints,
     rational_matrix,
     upper_bounds,
@@ -212,6 +213,25 @@ def test_outputs_of_many_columns_are_those_of_each_alone(back):
     for k in range(12):
         alone = FreeResponse(A, np.eye(12)[:, [k]], back, 90).outputs(C)
         np.testing.assert_array_equal(every[:, :, [k]], alone)
+
+
+def test_rows_that_lose_their_digits_are_moved_on_with_twice_as_many(monkeypatch):
+    """Wide balls of rows are no reason to take all states, which take longer."""
+    plant = cases.random_plant(1, states=12, inputs=1, outputs=2)
+    A, C = np.asarray(plant.A), np.asarray(plant.C)
+    wanted = FreeResponse(A, np.eye(12), 0, 90).outputs(C)
+    known = []
+
+    def judged(matrix):
+        known.append(is_accurate(matrix))
+        return known[-1]
+
+    monkeypatch.setattr(powers, "is_accurate", judged)
+    monkeypatch.setattr(powers, "FIRST_BITS", 90)
+    found = FreeResponse(A, np.eye(12), 0, 90)
+    np.testing.assert_array_equal(found.outputs(C), wanted)
+    assert known == [False, True]
+    assert "_blocks" not in vars(found)
 
 
 def test_outputs_of_many_columns_keep_exact_zeros():
