@@ -76,7 +76,8 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     is_own = request.factor is not None or request.family.startswith("iid-")
     is_own |= problem.is_radial
     was_tried = request.has_models and request.drawn_afresh
-    was_tried |= getattr(found.filtered, "symmetry", None) is not None  # unit by unit
+    known = found.filter
+    was_tried |= known is not None and known.symmetry is not None  # unit by unit
     most = found.cost * (1 - ALIKE)
     # of a grid a larger floor lets less through, and the bound is for the floor asked for
     is_best = request.resolution is None and most <= found.lower_bound

@@ -36,7 +36,7 @@ from ..privacy.budget import scale_to_budget
 from ..secrets.secret import SecretInputs
 from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response
-from .problem import DesignProblem, Proposal, StationaryDesign, price_of
+from .problem import DesignProblem, Filter, Proposal, price_of
 from .realisation import FLOOR
 from .shaping_problem import (
     LONG_CHANGE,
@@ -91,26 +91,22 @@ def endless(problem: DesignProblem) -> Proposal:
         white = LinearSystem.gain(np.diag(request.floor))
         own_cost = mean_cost(price, white)
     if own <= allowed:
-        design = StationaryDesign(
-            Filtered(white), own, own_cost, own_cost, secret.scaled_system
-        )
-    elif request.family == "iid-gaussian":
-        design = white_design(secret, _left_to_hide(allowed, own), price)
+        known = Filter(secret.scaled_system)
+        return Proposal.filtered(Filtered(white), own_cost, own_cost, known)
+    left = _left_to_hide(allowed, own)
+    if request.family == "iid-gaussian":
+        found = white_design(secret, left, price)
     else:
-        left = _left_to_hide(allowed, own)
-        design = stationary_design(
+        found = stationary_design(
             secret, left, price, order=request.order, gap=request.gap
         )
-    found = Proposal(
-        (design.part,), design.cost, design.lower_bound, design, design.gap
-    )
-    if request.floor is None or own <= allowed:
+    if request.floor is None:
         return found
-    bound = design.lower_bound * (design.shift / allowed) ** 2
+    bound = found.lower_bound * (left / allowed) ** 2
     return replace(
         found,
-        parts=(design.part, White(request.floor)),
-        cost=design.cost + own_cost,
+        parts=(*found.parts, White(request.floor)),
+        cost=found.cost + own_cost,
         lower_bound=max(bound, own_cost),
     )
 
@@ -134,7 +130,7 @@ def stationary_design(
     *,
     order: int | None = None,
     gap: float,
-) -> StationaryDesign:
+) -> Proposal:
     """The cheapest noise without a horizon for a secret and an allowed privacy shift.
 
     The cost is the mean square of H gamma, H the weight. The shaping has at most ``order``
@@ -163,27 +159,20 @@ def stationary_design(
             return driven
         if order is None:
             problem = replace(problem, enough=driven.cost * allowed**2 / (1 + gap))
+        else:
+            driven = None  # its order is the plant's
     with piece(0, 2):
         best = spectrum_for(problem)
     bound = best.lower_bound / allowed**2
-    if driven is not None and order is None and driven.cost <= bound * (1 + gap):
-        return replace(
-            driven, lower_bound=min(bound, driven.cost), weights=best.weights
-        )
-    with piece(1, 2):
-        found = _cheapest_certified(problem, allowed)
-    if driven is not None and order is None and driven.cost < found.cost:
-        return replace(
-            driven, lower_bound=min(bound, driven.cost), weights=best.weights
-        )
-    return StationaryDesign(
-        Filtered(found.shaping, response),
-        found.shift,
-        found.cost,
-        min(bound, found.cost),
-        secret.scaled_system,
-        best.weights,
-    )
+    found = driven
+    if found is None or found.cost > bound * (1 + gap):
+        with piece(1, 2):
+            shaped = _cheapest_certified(problem, allowed)
+        if found is None or shaped.cost <= found.cost:
+            found = Proposal((Filtered(shaped.shaping, response),), shaped.cost)
+    (part,) = found.parts
+    known = Filter(secret.scaled_system, best.weights)
+    return Proposal.filtered(part, found.cost, min(bound, found.cost), known)
 
 
 def _cheapest_certified(problem: ShapingProblem, allowed: float) -> Certified:
@@ -284,7 +273,7 @@ def _autoregressive(
             continue
         size = shift / allowed * (1 + 1e-12)  # above the roundings of the shift
         shaping = unit.scaled(size)
-        found = Certified(shaping, allowed, mean_cost(problem.price, shaping))
+        found = Certified(shaping, mean_cost(problem.price, shaping))
         if least is None or found.cost < least.cost:
             least = found
         if least.cost <= enough:
@@ -302,18 +291,17 @@ def _additions(gap: float) -> Iterator[float]:
 
 def _plant_driven(
     secret: SecretInputs, radii: NDArray, allowed: float, weight: LinearSystem
-) -> StationaryDesign:
+) -> Proposal:
     """The plant's response to white noise mu / y, for all signals of bounded energy.
 
     Its spectrum G diag(mu / y)^2 G^* is what hiding the ball demands at every frequency.
     """
     sizes = round_up(radii / allowed, 2)
-    shift = float_above((radii / sizes).max())
     shaping = LinearSystem.gain(np.diag(sizes))
     cost = mean_cost(weight, secret.system.after(shaping))
     bound = cost * (1 - 1e-12)
     part = Filtered(shaping, secret.system)
-    return StationaryDesign(part, shift, cost, bound, secret.scaled_system)
+    return Proposal.filtered(part, cost, bound, Filter(secret.scaled_system))
 
 
 def _enters_with(secret: SecretInputs) -> bool:
@@ -334,7 +322,7 @@ def _enters_with(secret: SecretInputs) -> bool:
 
 def _driven_in_windows(
     secret: SecretInputs, allowed: float, weight: LinearSystem
-) -> StationaryDesign:
+) -> Proposal:
     """The plant's response to white noise, for changes of any shape.
 
     k values within the radius mu are within the ball of energy k mu^2, and all such changes
@@ -346,21 +334,20 @@ def _driven_in_windows(
         own = np.asarray(window.radii) * math.sqrt(window.size) * times
         sizes[list(window.columns)] = own
 
-    def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+    def evaluated(size: float) -> tuple[LinearSystem, float]:
         shaping = LinearSystem.gain(np.diag(sizes * size))
         entry = replace(secret, system=LinearSystem.gain(np.eye(secret.inputs)))
-        shift = shift_behind(shaping, entry)
-        return (shaping, shift), shift / allowed
+        return shaping, shift_behind(shaping, entry) / allowed
 
-    (shaping, shift), _, _ = scale_to_budget(evaluated, float_above(1 / allowed, 2))
+    shaping, _, _ = scale_to_budget(evaluated, float_above(1 / allowed, 2))
     cost = mean_cost(weight, secret.system.after(shaping))
     part = Filtered(shaping, secret.system)
-    return StationaryDesign(part, shift, cost, math.nan, secret.scaled_system)
+    return Proposal.filtered(part, cost, math.nan, Filter(secret.scaled_system))
 
 
 def white_design(
     secret: SecretInputs, allowed: float, weight: LinearSystem
-) -> StationaryDesign:
+) -> Proposal:
     """Independent noise of one size, of whose optimum nothing is known."""
     outputs = len(secret.system.C)
     unit = white_shift(secret, np.ones(outputs))
@@ -368,7 +355,7 @@ def white_design(
     shaping = LinearSystem.gain(size * np.eye(outputs))
     cost = mean_cost(weight, shaping)
     part = Filtered(shaping)
-    return StationaryDesign(part, allowed, cost, math.nan, secret.scaled_system)
+    return Proposal.filtered(part, cost, math.nan, Filter(secret.scaled_system))
 
 
 def white_shift(secret: SecretInputs, sizes: NDArray) -> float:

@@ -32,7 +32,7 @@ from ..systems.linear import (
 from .correlated import correlated
 from .coupled_units import of_modes
 from .endless_design import endless
-from .problem import DesignProblem, Proposal, StationaryDesign
+from .problem import DesignProblem, Filter, Proposal
 
 #: States of the noise up to which it is one system, which gateways publish and files hold.
 _ONE_SYSTEM = 200
@@ -134,15 +134,13 @@ def fleet(problem: DesignProblem) -> Proposal:
     is_one = sum(counts) == 1 and groups[0].places.size == outputs
     part = groups[0].part if is_one else SeparateUnits(tuple(groups), outputs)
     words = _words(kinds, groups)
-    shift = problem.request.allowed_shift
-    bound = min(bound, cost)
     secret = None
     whole = _as_one(part)
     if whole is not None:
         secret = endless_secret(problem.request.adjacency, problem.plant).scaled_system
         part = Filtered(whole)
-    design = StationaryDesign(part, shift, cost, bound, secret, symmetry=words)
-    return Proposal((part,), cost, bound, design, design.gap)
+    known = Filter(secret, symmetry=words)
+    return Proposal.filtered(part, cost, min(bound, cost), known)
 
 
 def fleet_of_run(

@@ -6,6 +6,7 @@ Its cost is compared with a bound for any noise of the run.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -30,7 +31,6 @@ from .endless_design import stationary_design
 from .problem import (
     DesignProblem,
     Proposal,
-    StationaryDesign,
     Weight,
     price_of,
     white_cost,
@@ -63,23 +63,25 @@ def long_noise(problem: DesignProblem) -> Proposal | None:
     found = _of_any_length(problem)
     if found is None:
         return None
-    secret, price, design = found
-    if design.weights is None:
+    secret, price, lasting = found
+    known = lasting.filter
+    if known is None or known.weights is None:
         return None
     horizon = problem.horizon
     allowed = request.allowed_shift
-    part = _from_rest(design)
-    impulse = price.after(design.output).impulse_response(horizon)
+    part = _from_rest(lasting)
+    model: Any = part.model  # all such parts have one
+    impulse = price.after(model).impulse_response(horizon)
     remaining = np.arange(horizon, 0, -1)
     energies = np.sum(impulse**2, axis=(1, 2))
     cost = float(remaining @ energies)
     enough = cost / (1 + request.gap) * allowed**2
-    weighted = _weighted_changes(secret, design.weights, horizon)
+    weighted = _weighted_changes(secret, known.weights, horizon)
     bound = _bound_of_run(secret, price, *weighted, horizon, enough)
     bound = bound / allowed**2
     if not cost <= bound * (1 + request.gap):
         return None
-    return Proposal((part,), cost, min(bound, cost), design)
+    return Proposal((part,), cost, min(bound, cost), known)
 
 
 def least_cost_of_white(problem: DesignProblem) -> float:
@@ -110,35 +112,35 @@ def root_from_rest(problem: DesignProblem) -> NDArray | None:
     found = _of_any_length(problem)
     if found is None:
         return None
-    _, _, design = found
-    responses = _from_rest(design).responses(problem.horizon)
+    _, _, lasting = found
+    responses = _from_rest(lasting).responses(problem.horizon)
     return responses.reshape(problem.query.size, -1)
 
 
-def _from_rest(design: StationaryDesign) -> NoisePart:
-    """Return the noise of a design, begun at rest."""
-    part = design.part
-    return (
-        replace(part, starts_stationary=False) if isinstance(part, Filtered) else part
-    )
+def _from_rest(lasting: Proposal) -> NoisePart:
+    """Return noise without a horizon, begun at rest."""
+    (part,) = lasting.parts
+    if isinstance(part, Filtered):
+        return replace(part, starts_stationary=False)
+    return part
 
 
 def _of_any_length(
     problem: DesignProblem,
-) -> tuple[SecretInputs, LinearSystem, StationaryDesign] | None:
-    """The secret, the price and the design without a horizon, if there is one."""
+) -> tuple[SecretInputs, LinearSystem, Proposal] | None:
+    """The secret, the price and the noise without a horizon, if there is some."""
     request = problem.request
     if problem.varies:
         return None
     try:
         price = price_of(problem.weight, problem.plant.output_count)
         secret = endless_secret(request.adjacency, problem.plant)
-        design = stationary_design(
+        lasting = stationary_design(
             secret, request.allowed_shift, price, gap=_SHARE_OF_LASTING * request.gap
         )
     except (ValueError, PrivacyError, UncertifiableError):
         return None
-    return secret, price, design
+    return secret, price, lasting
 
 
 def _is_long_and_plain(request: Request, weight: Weight) -> bool:

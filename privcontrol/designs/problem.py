@@ -279,23 +279,43 @@ class StationaryDesign(PricedByShape):
 
 
 @dataclass(frozen=True)
+class Filter:
+    """State what is known of noise whose first part is a linear system.
+
+    ``secret``, ``weights`` and ``symmetry`` are those of the `StationaryDesign` that it
+    becomes once it is certified.
+    """
+
+    secret: LinearSystem | None = None
+    weights: Weighted | None = None
+    symmetry: str | None = None
+
+
+@dataclass(frozen=True)
 class Proposal:
     """Noise that a design proposes, and bounds of its cost. It promises nothing.
 
     ``cost`` is tr(W Gamma), of a sample where there is no horizon, and ``lower_bound`` that
-    of any such noise, NaN if it is unknown. ``filtered`` is the design of the first part
-    where that is a linear system, of a size of its own. ``gap`` is the relative distance to
-    the bound of the part of the noise that the ``gap`` of a request is about, zero of other
-    noise. ``unit_bound`` is, of noise that is not Gaussian, the least cost of Gaussian
-    noise that hides moves with a shift of one.
+    of any such noise, NaN if it is unknown. ``filter`` is None where the first part is no
+    linear system. ``gap`` is the relative distance to the bound of the part of the noise
+    that the ``gap`` of a request is about, zero of other noise. ``unit_bound`` is, of noise
+    that is not Gaussian, the least cost of Gaussian noise that hides moves with a shift of
+    one.
     """
 
     parts: tuple[NoisePart, ...]
     cost: float
     lower_bound: float = math.nan
-    filtered: StationaryDesign | None = None
+    filter: Filter | None = None
     gap: float = 0.0
     unit_bound: float = math.nan
+
+    @classmethod
+    def filtered(
+        cls, part: NoisePart, cost: float, lower_bound: float, known: Filter
+    ) -> Proposal:
+        """Return the noise of a linear system, of which the ``gap`` of a request is."""
+        return cls((part,), cost, lower_bound, known, cost / lower_bound - 1)
 
     def bounded(self, bound: float) -> Proposal:
         """Return the same noise with another bound of its cost, if it is below that."""
@@ -324,13 +344,15 @@ def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
     known = math.nan if is_covered(request.adjacency) else sized.lower_bound
     bound = min(known, sized.cost)  # above by rounding, or NaN
     design: NoiseDesign | StationaryDesign
-    if sized.filtered is not None:
-        design = replace(
-            sized.filtered,
-            part=sized.parts[0],
-            shift=loss.shift,
-            cost=sized.cost,
-            lower_bound=bound,
+    if sized.filter is not None:
+        design = StationaryDesign(
+            sized.parts[0],
+            loss.shift,
+            sized.cost,
+            bound,
+            sized.filter.secret,
+            sized.filter.weights,
+            symmetry=sized.filter.symmetry,
         )
     else:
         noise = noise_of_run(sized.parts, problem.horizon, problem.law)

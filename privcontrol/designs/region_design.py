@@ -52,9 +52,9 @@ from .endless_design import stationary_design
 from .problem import (
     GAP_OF_A_TRY,
     DesignProblem,
+    Filter,
     Proposal,
     Rough,
-    StationaryDesign,
     price_of,
     white_cost,
 )
@@ -359,7 +359,7 @@ class _Task:
         return self.request.allowed_shift
 
     @cached_property
-    def shapes(self) -> list[StationaryDesign]:
+    def shapes(self) -> list[Proposal]:
         """Filtered noise that is optimal for plants that stay the same, if there is any.
 
         One is for the worst of them together, and one for the nominal plant alone. The
@@ -368,7 +368,7 @@ class _Task:
         return self._optimal_for(*self._representing)
 
     @cached_property
-    def wider(self) -> list[StationaryDesign]:
+    def wider(self) -> list[Proposal]:
         """Noise that hides several levels as if they were of any shape.
 
         What is optimal for levels makes up for their two ends together. Where the plant
@@ -397,7 +397,7 @@ class _Task:
         )
         return [together, *secrets_of(self.request.adjacency, [self.plant])]
 
-    def _optimal_for(self, *secrets: SecretInputs) -> list[StationaryDesign]:
+    def _optimal_for(self, *secrets: SecretInputs) -> list[Proposal]:
         price = self._price()
         order, gap = self.request.order, self.request.gap
         designs = []
@@ -440,7 +440,7 @@ class _Task:
             driven = Filtered(sizes, nominal.system, stationary)
             yield ((driven, 0.0, math.inf), *raised)
         for shaped in (*self.shapes, *self.wider):
-            part = shaped.part
+            (part,) = shaped.parts
             if isinstance(part, Filtered) and part.response is None:
                 filtered = replace(part, starts_stationary=stationary)
                 yield ((filtered, 0.0, math.inf), *kept)
@@ -547,8 +547,7 @@ class _Task:
             bounds = [shaped.lower_bound for shaped in self.shapes]
             bound = max(bounds, default=math.nan)
         secret = self.secrets[0].scaled_system
-        design = StationaryDesign(first, self.allowed, cost, bound, secret)
-        return Proposal(parts, cost, bound, design, design.gap)
+        return Proposal(parts, cost, bound, Filter(secret), cost / bound - 1)
 
 
 # -- the cheapest floor ------------------------------------------------------------------

@@ -49,10 +49,9 @@ LONG_CHANGE = 32
 
 
 class Certified(NamedTuple):
-    """A shaping with its certified shift, and its cost."""
+    """A shaping whose certified shift is allowed, and its cost."""
 
     shaping: LinearSystem
-    shift: float
     cost: float
 
 
@@ -152,7 +151,7 @@ class ShapingProblem(ByContent):
     def certified(self, shaping: LinearSystem, allowed: float) -> Certified:
         """The shaping scaled until its certified shift is allowed."""
 
-        def evaluated(size: float) -> tuple[tuple[LinearSystem, float], float]:
+        def evaluated(size: float) -> tuple[LinearSystem, float]:
             scaled = shaping.scaled(size)
             if isinstance(scaled, Autoregression) and hides_by_correlations(
                 self.secret
@@ -160,17 +159,16 @@ class ShapingProblem(ByContent):
                 shift = shift_behind_autoregression(scaled, self.secret)
             else:
                 shift = shift_behind(scaled, self.secret)
-            return (scaled, shift), shift / allowed
+            return scaled, shift / allowed
 
         guess = float_above(1 / allowed, 2)
-        found, _, excess = scale_to_budget(evaluated, guess)
+        scaled, _, excess = scale_to_budget(evaluated, guess)
         if not excess <= 1:
             raise UncertifiableError(
                 "the noise does not meet its budget when evaluated back; ask for another "
                 "order"
             )
-        scaled, shift = found
-        return Certified(scaled, shift, mean_cost(self.price, scaled))
+        return Certified(scaled, mean_cost(self.price, scaled))
 
 
 @lru_cache(maxsize=8)  # a sweep over budgets asks again and again
