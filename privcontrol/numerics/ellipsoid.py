@@ -218,17 +218,20 @@ def weight_triangle(rows: NDArray) -> NDArray:
 
 @dataclass
 class Weights:
-    """Logarithms of the weights at which a search ended; one for a like shape begins there.
+    """Logarithms of weights with which a search begins, and at which it ended.
 
     Attributes
     ----------
     points : ndarray, shape (M,)
     balls : list of ndarray, shape (q, q)
         Symmetric, with the matrix weights of balls as their exponentials.
+    are_near : bool
+        Whether they are near the best ones, so a search gains speed, as Nesterov's does.
     """
 
     points: NDArray = field(default_factory=lambda: np.zeros(0))
     balls: list[NDArray] = field(default_factory=list)
+    are_near: bool = False
 
     def fit(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
         """Return whether they are of as many points (r, M) and balls of roots (r, q)."""
@@ -236,8 +239,24 @@ class Weights:
         of_balls = [root.shape[1] for root in balls]
         return len(self.points) == points.shape[1] and sizes == of_balls
 
+    def propose(self, weights: NDArray) -> None:
+        """Take weights (M,) that are near the best ones for some points."""
+        self.points = np.log(weights)
+        self.balls = []
+        self.are_near = True
+
+    def even(self, points: NDArray, balls: Sequence[NDArray]) -> None:
+        """Take the same weight for all points and in all directions of balls."""
+        self.points = np.zeros(points.shape[1])
+        self.balls = [np.zeros((root.shape[1], root.shape[1])) for root in balls]
+        self.are_near = False
+
     def keep(self, points: NDArray, balls: Sequence[NDArray]) -> None:
-        """Take logarithms of other weights, none of them far below the largest."""
+        """Take those at which a search ended, none of them far below the largest.
+
+        The next search is for a like shape, whose best weights may be others.
+        """
+        self.are_near = False
         largest = [points.max(initial=-np.inf)]
         largest += [np.linalg.eigvalsh(logs)[-1] for logs in balls]
         top = max(largest)
@@ -257,10 +276,9 @@ class _BallWeight:
     its weight grows by powers of log G.
     """
 
-    def __init__(self, root: NDArray, logs: NDArray | None) -> None:
-        size = root.shape[1]
+    def __init__(self, root: NDArray, logs: NDArray) -> None:
         self.root = root
-        self.logs = np.zeros((size, size)) if logs is None else logs
+        self.logs = logs
         self.values, self.axes = np.linalg.eigh(self.logs)
         self._step = np.zeros_like(self.logs)
 
@@ -295,7 +313,6 @@ def rough_shape(
     tol: float,
     *,
     floor: float = 0.0,
-    weights: NDArray | None = None,
     enough: float | None = None,
     updates: int = 300,
     balls: Sequence[NDArray] = (),
@@ -313,17 +330,18 @@ def rough_shape(
     Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
     of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
     after ``updates``. It begins with the weights that ``begun`` has for as many points and
-    balls, and leaves its own there. One ball alone needs no search.
+    balls, or with even ones, and leaves its own there. One ball alone needs no search.
     """
     size, count = points.shape
     if not count and len(balls) == 1:
         return _around_ball(balls[0], floor)
-    logs = np.zeros(count) if weights is None else np.log(weights)
-    held = [_BallWeight(root, None) for root in balls]
-    if begun is not None and begun.fit(points, balls):
-        logs = begun.points.copy()
-        pairs = zip(balls, begun.balls, strict=True)
-        held = [_BallWeight(root, matrix) for root, matrix in pairs]
+    if begun is None:
+        begun = Weights()
+    if not begun.fit(points, balls):
+        begun.even(points, balls)
+    logs = begun.points.copy()
+    pairs = zip(balls, begun.balls, strict=True)
+    held = [_BallWeight(root, matrix) for root, matrix in pairs]
     step = np.zeros(count)
     kept = _MOMENTUM
     active = np.arange(count)
@@ -369,7 +387,7 @@ def rough_shape(
         if enough is not None and enough > best.cost:
             break
         slope = np.log(np.maximum(limits, EPS))
-        if weights is not None and enough is None:  # near the optimum, as Nesterov
+        if begun.are_near and enough is None:
             kept = (update - 1) / (update + 2)
         onward = step[active]
         step[active] = np.where(onward * slope < 0, 0.0, kept * onward)
@@ -377,8 +395,7 @@ def rough_shape(
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
         for ball in held:
             ball.scale()
-    if begun is not None:
-        begun.keep(logs, [ball.logs for ball in held])
+    begun.keep(logs, [ball.logs for ball in held])
     found = replace(best, lower_bound=bound)
     if balls:
         return found
@@ -416,10 +433,13 @@ def rough_shape_over_time(
     time, and then by its like. A search over some times proposes weights for all, unless
     ``begun`` has weights for as many points.
     """
-    weights = None
-    if begun is None or not begun.fit(points, ()):
+    if begun is None:
+        begun = Weights()
+    if not begun.fit(points, ()):
         weights = _weights_over_time(points, tol, period, floor)
-    return rough_shape(points, tol, floor=floor, weights=weights, begun=begun)
+        if weights is not None:
+            begun.propose(weights)
+    return rough_shape(points, tol, floor=floor, begun=begun)
 
 
 def _weights_over_time(
