@@ -193,21 +193,24 @@ class DrawnNoise:
             state.known = {t: values}
 
     def samples(self, times: range) -> dict[int, list[Ball | None]]:
-        """Return rough enclosures of gamma at consecutive samples, in less time together."""
-        if not self.has_state:
-            with working_bits(ROUGH_WORKING_BITS):
-                for number in self.numbers(times.start, times.stop):
-                    self.entries[number].rough()
+        """Return enclosures of gamma at consecutive samples, in less time together.
+
+        They are rough, unless there is a state, which needs all bits of its entries.
+        """
+        if self.has_state:
+            return {t: self.sample(t) for t in times}
+        with working_bits(ROUGH_WORKING_BITS):
+            for number in self.numbers(times.start, times.stop):
+                self.entries[number].rough()
         return {t: self.sample(t, rough=True) for t in times}
 
     def sample(self, t: int, *, rough: bool = False) -> list[Ball | None]:
         """Return enclosures of gamma(t) by output, None where there is no noise.
 
-        Rough ones take less time. A state needs all bits of its entries anyway.
+        Rough ones, of noise without a state, take less time.
         """
         bits = self._known_bits(t)
         rows = self.rows(t, bits)
-        rough = rough and not self.has_state
         balls = noise_balls(rows, self.entries, rough=rough)
         for state in self._states:
             offset = state.offset(t, self.entries)

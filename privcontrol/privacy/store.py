@@ -284,24 +284,22 @@ class Store(ABC):
 
     def entries(self) -> list[dict]:
         """Return all entries in order, the opening first."""
-
-        def found(connection: sqlite3.Connection) -> list[dict]:
-            self._read(connection)
-            query = "SELECT text FROM entries ORDER BY number"
-            rows = connection.execute(query).fetchall()
-            return [json.loads(text) for (text,) in rows]
-
-        return self._transaction("BEGIN", found)
+        rows = self._verified_rows("SELECT text FROM entries ORDER BY number")
+        return [json.loads(text) for (text,) in rows]
 
     def digest(self, number: int) -> str | None:
         """Return the digest of an entry, None if there are not so many."""
+        query = "SELECT digest FROM entries WHERE number = ?"
+        for (digest,) in self._verified_rows(query, number):
+            return str(digest)
+        return None
 
-        def found(connection: sqlite3.Connection) -> str | None:
+    def _verified_rows(self, query: str, *values: int) -> list[tuple]:
+        """Return the rows of a query, after what is new is verified."""
+
+        def found(connection: sqlite3.Connection) -> list[tuple]:
             self._read(connection)
-            row = connection.execute(
-                "SELECT digest FROM entries WHERE number = ?", (number,)
-            ).fetchone()
-            return row and row[0]
+            return connection.execute(query, values).fetchall()
 
         return self._transaction("BEGIN", found)
 
