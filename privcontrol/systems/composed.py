@@ -120,6 +120,39 @@ def with_delays(
             "delays: expected a mapping by name, such as {'u': 2}, "
             f"got {type(delays).__name__}"
         )
+    period = _period(sys, dt)
+    lags = {name: _lag(sys, name, delay, period) for name, delay in delays.items()}
+    of_inputs = [lags.get(name, (0, 0.0)) for name in sys.input_labels]
+    late = [lags.get(name, (0, 0.0))[0] for name in sys.output_labels]
+    ages = [[whole, whole + 1] if part else [whole] for whole, part in of_inputs]
+    past = [entries[-1] for entries in ages] + late
+    states = list(sys.state_labels)
+    for name, length in zip(sys.input_labels + sys.output_labels, past, strict=True):
+        states += [f"{name}_{k}" for k in range(1, length + 1)]
+    if len(set(states)) != len(states):
+        raise ValueError("delays: a state of the past has the name of another state")
+    plant = _entered_by_age(sys, [part for _, part in of_inputs], period)
+    entered = _beside_each_other([_past(entries) for entries in ages])
+    read = _beside_each_other([_past([length]) for length in late])
+    whole_plant = read.after(plant.after(entered))
+    order = np.arange(len(states))
+    own = slice(entered.order, entered.order + sys.nstates)
+    order = np.append(order[own], np.delete(order, own))
+    return ct.ss(
+        real_array(whole_plant.A[np.ix_(order, order)], "sys"),
+        real_array(whole_plant.B[order], "sys"),
+        whole_plant.C[:, order],
+        whole_plant.D,
+        period if sys.dt == 0 else sys.dt,
+        states=states,
+        inputs=sys.input_labels,
+        outputs=sys.output_labels,
+        name=f"{sys.name}_delayed",
+    )
+
+
+def _period(sys: ct.StateSpace, dt: float | None) -> float:
+    """Return the time of a sample in the unit of delays: seconds, or samples."""
     is_continuous = sys.dt == 0
     if is_continuous and dt is None:
         raise ct.ControlArgument(
@@ -130,73 +163,62 @@ def with_delays(
             "sys, dt: expected a discrete-time plant without dt, or a continuous one "
             "with it"
         )
-    period = positive_number(dt, "dt") if is_continuous else 1.0
-    lags = {}
-    for name, delay in delays.items():
-        is_input = name in sys.input_labels
-        if is_input == (name in sys.output_labels):
-            known = ", ".join([*sys.input_labels, *sys.output_labels])
-            hint = f"; {name} is a state" if name in sys.state_labels else ""
-            raise ValueError(
-                f"delays: {name!r} is not the name of one input or output; known names: "
-                f"{known}{hint}"
-            )
-        lags[name] = _samples(delay, name, period)
-        if not is_continuous and sys.dt != 1 and isinstance(delay, float | np.floating):
-            if not lags[name][1]:  # 60.0 may be meant in seconds
-                raise ValueError(
-                    f"delays: expected a whole number of samples for {name}, got a float, "
-                    f"which may be seconds; of {sys.dt:g} s each they are "
-                    "int(round(seconds / dt))"
-                )
-        if lags[name][1] and not (is_continuous and is_input):
-            raise ValueError(
-                f"delays: expected a whole number of samples for {name}, got "
-                f"{sum(lags[name]):g}; a part of a sample is exact for inputs of a "
-                "continuous plant only (dt=...)"
-            )
+    return positive_number(dt, "dt") if is_continuous else 1.0
+
+
+def _lag(
+    sys: ct.StateSpace, name: str, delay: float, period: float
+) -> tuple[int, float]:
+    """Return a delay as whole samples, and the part of a sample that is left."""
+    is_input = name in sys.input_labels
+    if is_input == (name in sys.output_labels):
+        known = ", ".join([*sys.input_labels, *sys.output_labels])
+        hint = f"; {name} is a state" if name in sys.state_labels else ""
+        raise ValueError(
+            f"delays: {name!r} is not the name of one input or output; known names: "
+            f"{known}{hint}"
+        )
+    whole, part = _samples(delay, name, period)
+    is_continuous = sys.dt == 0
+    if part and not (is_continuous and is_input):
+        raise ValueError(
+            f"delays: expected a whole number of samples for {name}, got "
+            f"{whole + part:g}; a part of a sample is exact for inputs of a "
+            "continuous plant only (dt=...)"
+        )
+    has_unit = is_continuous or sys.dt == 1
+    if not has_unit and not part and isinstance(delay, float | np.floating):
+        raise ValueError(  # 60.0 may be meant in seconds
+            f"delays: expected a whole number of samples for {name}, got a float, "
+            f"which may be seconds; of {sys.dt:g} s each they are "
+            "int(round(seconds / dt))"
+        )
+    return whole, part
+
+
+def _entered_by_age(
+    sys: ct.StateSpace, parts: list[float], period: float
+) -> LinearSystem:
+    """Return the plant in discrete time, with an input for each age of what enters.
+
+    What is late by a part of a sample enters with two ages, the younger one first.
+    """
     A = np.asarray(sys.A)
-    columns = []  # of B, by input and by the age of what enters
-    ages = []
-    for name, column in zip(sys.input_labels, np.asarray(sys.B).T, strict=True):
-        whole, part = lags.get(name, (0, 0.0))
+    is_continuous = sys.dt == 0
+    columns = []
+    for column, part in zip(np.asarray(sys.B).T, parts, strict=True):
         rest = period * (1 - part)
         columns.append(_held(A, column, rest) if is_continuous else column)
-        ages.append([whole])
         if part:
             before = _held(A, column, period * part)
             columns.append(scipy.linalg.expm(A * rest) @ before)
-            ages[-1].append(whole + 1)
-    late = [lags.get(name, (0, 0.0))[0] for name in sys.output_labels]
-    past = [entries[-1] for entries in ages] + late
-    states = list(sys.state_labels)
-    for name, length in zip(sys.input_labels + sys.output_labels, past, strict=True):
-        states += [f"{name}_{k}" for k in range(1, length + 1)]
-    if len(set(states)) != len(states):
-        raise ValueError("delays: a state of the past has the name of another state")
     B = np.reshape(columns, (-1, len(A))).T
     D = np.zeros((sys.noutputs, B.shape[1]))
-    oldest = np.cumsum([len(entries) for entries in ages], dtype=int) - 1
+    oldest = np.cumsum([2 if part else 1 for part in parts], dtype=int) - 1
     D[:, oldest] = sys.D  # passes at once, as old as the oldest
     if is_continuous:
         A = scipy.linalg.expm(A * period)
-    entered = _beside_each_other([_past(entries) for entries in ages])
-    read = _beside_each_other([_past([length]) for length in late])
-    whole_plant = read.after(LinearSystem(A, B, sys.C, D).after(entered))
-    order = np.arange(len(states))
-    own = slice(entered.order, entered.order + len(A))
-    order = np.append(order[own], np.delete(order, own))
-    return ct.ss(
-        real_array(whole_plant.A[np.ix_(order, order)], "sys"),
-        real_array(whole_plant.B[order], "sys"),
-        whole_plant.C[:, order],
-        whole_plant.D,
-        period if is_continuous else sys.dt,
-        states=states,
-        inputs=sys.input_labels,
-        outputs=sys.output_labels,
-        name=f"{sys.name}_delayed",
-    )
+    return LinearSystem(A, B, sys.C, D)
 
 
 def _past(ages: list[int]) -> LinearSystem:
