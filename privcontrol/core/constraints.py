@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -41,22 +42,18 @@ def cheapest_factor(
     X = cp.Variable((size, size), PSD=True)
     own = _constraints(constraints, cp.multiply(scale, X), cp)
 
-    def hides(block: NDArray, squares: Any) -> Any:
-        # the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares
-        return cp.bmat([[X, block], [block.T, squares]]) >> 0
-
-    whole = [hides(ball / units[:, None], np.eye(ball.shape[1])) for ball in balls]
+    whole = [
+        _hidden(X, ball / units[:, None], np.eye(ball.shape[1]), cp) for ball in balls
+    ]
     price = weight * scale
     cost = cp.Minimize(cp.sum(cp.multiply(price / np.trace(price), X)))
-    chosen: list[int] = []
-    if points.size:  # those that span, to start from
-        _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
-        chosen = order[:size].tolist()
+    chosen = _spanning(points)
     for number in range(MOST_ROUNDS):
         single = []
         if chosen:
             squares = cp.Variable((len(chosen),) * 2, symmetric=True)
-            single = [hides(points[:, chosen], squares), cp.diag(squares) <= 1]
+            hidden = _hidden(X, points[:, chosen], squares, cp)
+            single = [hidden, cp.diag(squares) <= 1]
         with search_round(number):
             _solve(cp.Problem(cost, [*own, *whole, *single]), cp)
         covariance = X.value + THINNEST * np.abs(np.diag(X.value)).max() * np.eye(size)
@@ -68,21 +65,37 @@ def cheapest_factor(
         if not len(worst):
             break
         chosen = [*chosen, *worst.tolist()]
+    return units[:, None] * lower, partial(_check, X, own, scale)
 
-    def check(covariance: NDArray) -> None:
-        deviations = np.sqrt(np.diag(covariance))
-        X.save_value(np.outer(deviations, deviations) / scale)  # what may cancel
-        sizes = [_largest(constraint) for constraint in own]
-        X.save_value(covariance / scale)
-        for constraint, size in zip(own, sizes, strict=True):
-            missed = float(np.max(constraint.violation()))
-            if not missed <= CERTAIN * max(size, _largest(constraint)):
-                raise UncertifiableError(
-                    f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
-                    "data, or relax the constraints"
-                )
 
-    return units[:, None] * lower, check
+def _spanning(points: NDArray) -> list[int]:
+    """Return points (m, M) that span all of them, to begin with."""
+    if not points.size:
+        return []
+    _, _, order = scipy.linalg.qr(points, mode="economic", pivoting=True)
+    return list(order[: len(points)].tolist())
+
+
+def _hidden(X: Expression, block: NDArray, squares: Any, cp: ModuleType) -> Any:
+    """Return the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares."""
+    return cp.bmat([[X, block], [block.T, squares]]) >> 0
+
+
+def _check(
+    X: Any, constraints: Sequence[Any], scale: NDArray, covariance: NDArray
+) -> None:
+    """Raise an error if a covariance, which is ``scale`` times X, misses a constraint."""
+    deviations = np.sqrt(np.diag(covariance))
+    X.save_value(np.outer(deviations, deviations) / scale)  # what may cancel
+    sizes = [_largest(constraint) for constraint in constraints]
+    X.save_value(covariance / scale)
+    for constraint, size in zip(constraints, sizes, strict=True):
+        missed = float(np.max(constraint.violation()))
+        if not missed <= CERTAIN * max(size, _largest(constraint)):
+            raise UncertifiableError(
+                f"constraints: {constraint} is missed by {missed:.1e}; rescale the "
+                "data, or relax the constraints"
+            )
 
 
 def _largest(constraint: Constraint) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -261,6 +261,33 @@ def _at_corners(matrix: NDArray, q: float) -> float:
     return float_above((found + lost) * size, 4)
 
 
+class _Known(NamedTuple):
+    """The logarithm of a matrix's norm from l_(1/a) to l_(1/b), where it is known."""
+
+    a: float
+    b: float
+    log: float
+
+    @classmethod
+    def to_largest(cls, matrix: NDArray, a: float) -> _Known:
+        """Return that to l_inf."""
+        return cls(a, 0.0, math.log(_largest(matrix, _conjugate(1 / a))))
+
+    @classmethod
+    def from_sum(cls, matrix: NDArray, b: float) -> _Known:
+        """Return that from l_1."""
+        q = 1 / b if b else math.inf
+        return cls(1.0, b, math.log(_largest(matrix.T, q)))
+
+    def up_to(self, other: _Known, a: float, b: float, entries: int) -> float:
+        """Bound the logarithm on the line from here to another one, at (a, b)."""
+        width, height = other.a - self.a, other.b - self.b
+        is_wide = abs(width) >= abs(height)
+        theta = (a - self.a) / width if is_wide else (b - self.b) / height
+        doubt = 64 + abs(self.log) + abs(other.log) + math.log(entries)
+        return (1 - theta) * self.log + theta * other.log + 2 * EPS * doubt
+
+
 def _interpolated(matrix: NDArray, p: float, q: float) -> float:
     """Bound the norm for p <= q by Riesz and Thorin, from the cheapest pair of norms.
 
@@ -269,37 +296,24 @@ def _interpolated(matrix: NDArray, p: float, q: float) -> float:
     complex vectors, for which the theorem is one.
     """
     a, b = 1 / p, 1 / q
-    bounds = []
-
-    def between(first: tuple[float, float, float], second: tuple) -> None:
-        (a0, b0, log0), (a1, b1, log1) = first, second
-        wide = abs(a1 - a0) >= abs(b1 - b0)
-        theta = (a - a0) / (a1 - a0) if wide else (b - b0) / (b1 - b0)
-        doubt = 64 + abs(log0) + abs(log1) + math.log(matrix.size)
-        bounds.append((1 - theta) * log0 + theta * log1 + 2 * EPS * doubt)
-
-    def to_all(slope: float) -> tuple[float, float, float]:
-        return slope, 0.0, math.log(_largest(matrix, _conjugate(1 / slope)))
-
-    def from_one(height: float) -> tuple[float, float, float]:
-        q1 = 1 / height if height else math.inf
-        return 1.0, height, math.log(_largest(matrix.T, q1))
-
     spectral = upper_float(spectral_norm(ball_matrix(matrix)))
-    middle = (0.5, 0.5, math.log(spectral))
+    middle = _Known(0.5, 0.5, math.log(spectral))
     if a > 0.5 and a + b >= 1:  # from the middle to the edge a = 1
         height = 0.5 + (b - 0.5) * 0.5 / (a - 0.5)
-        between(middle, from_one(min(max(height, 0.0), 1.0)))
+        edge = _Known.from_sum(matrix, min(max(height, 0.0), 1.0))
     else:  # from the middle to the edge b = 0
         start = 0.5 + (a - 0.5) * 0.5 / (0.5 - b)
-        between(middle, to_all(min(max(start, EPS), 1.0)))
+        edge = _Known.to_largest(matrix, min(max(start, EPS), 1.0))
+    lines = [(middle, edge)]
     if b < a < 1:
         for share in np.linspace(0, 1, 9)[1:-1]:
             height = b + share * (a - b)  # of the end at a = 1
             start = a - b * (1 - a) / (height - b)  # of the end at b = 0
             if start > 0:
-                between(from_one(height), to_all(start))
-    return float_above(math.exp(min(bounds)) * (1 + 1e-14), 4)
+                ends = _Known.from_sum(matrix, height), _Known.to_largest(matrix, start)
+                lines.append(ends)
+    least = min(one.up_to(other, a, b, matrix.size) for one, other in lines)
+    return float_above(math.exp(least) * (1 + 1e-14), 4)
 
 
 # -- feed-forward networks ----------------------------------------------------------------
@@ -494,7 +508,6 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
     slopes are. The variant that couples neurons is left out on purpose: it returns about 0
     for relu(x) - relu(x - 5), whose constant is 1.
     """
-    cp = import_module("cvxpy")  # takes seconds
     neurons = sum(W.nrows() for W in weights[:-1])
     if neurons > MOST_NEURONS:
         raise ValueError(
@@ -503,38 +516,66 @@ def _lipsdp(weights: list[BallMatrix], slopes: Slopes) -> float:
         )
     scaled, slopes, exponent = _near_one(weights, slopes)
     scaled[0] = _compressed(scaled[0])
-    inputs = scaled[0].ncols()
-    size = inputs + neurons
-    sums, outputs = _stacked(scaled, slopes)
-    output = outputs.transpose() * outputs
-    narrow = [arb(high) / 2 - arb(low) / 2 for low, high in slopes]
-    squares = [
-        r2 for r2, W in zip(narrow, weights[:-1], strict=True) for _ in range(W.nrows())
-    ]
-    rho = cp.Variable()
-    s = cp.Variable(neurons, nonneg=True)
-    first = np.diag(np.arange(size) < inputs).astype(float)
-    own = np.eye(size)[inputs:]
-    wide = np.array([float(square.mid()) for square in squares])
-    read = midpoints(sums)
-    quadratic = own.T @ cp.diag(s) @ own - read.T @ cp.diag(cp.multiply(wide, s)) @ read
-    left = rho * first + quadratic - midpoints(output)
-    for margin in _MARGINS:
-        problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
-        with catch_warnings(), suppress(cp.SolverError):
-            simplefilter("ignore", UserWarning)  # the balls below show it
-            problem.solve(solver=cp.CLARABEL)
-        if rho.value is None:
-            continue
-        multipliers = np.maximum(s.value, 0.0).tolist()
-        weighed = [
-            square * weight for square, weight in zip(squares, multipliers, strict=True)
-        ]
-        product = sums.transpose() * diagonal_balls(weighed) * sums
-        corner = diagonal_balls([float(rho.value)] * inputs + multipliers)
-        if is_positive_definite(corner - product - output):
-            return upper_float(arb(float(rho.value)).sqrt() * arb(2) ** exponent)
+    inequality = _Inequality.of(scaled, slopes)
+    for rho, multipliers in inequality.proposals():
+        if inequality.is_proven(rho, multipliers):
+            return upper_float(arb(rho).sqrt() * arb(2) ** exponent)
     return math.inf
+
+
+@dataclass(frozen=True)
+class _Inequality:
+    """P(rho, s) >= 0 of a network, as `_lipsdp` states it.
+
+    ``sums`` has the rows A_i and ``output`` is R'R. ``squares`` are r_i^2, of each neuron.
+    """
+
+    inputs: int
+    sums: BallMatrix
+    output: BallMatrix
+    squares: list[arb]
+
+    @classmethod
+    def of(cls, weights: list[BallMatrix], slopes: Slopes) -> _Inequality:
+        """Return that of a network with these weights and hidden slopes."""
+        sums, outputs = _stacked(weights, slopes)
+        squares = []
+        for W, (low, high) in zip(weights[:-1], slopes, strict=True):
+            squares += [arb(high) / 2 - arb(low) / 2] * W.nrows()
+        output = outputs.transpose() * outputs
+        return cls(weights[0].ncols(), sums, output, squares)
+
+    def proposals(self) -> Iterator[tuple[float, list[float]]]:
+        """Yield rho and s that CVXPY finds, with a larger margin each time."""
+        cp = import_module("cvxpy")  # takes seconds
+        neurons = len(self.squares)
+        size = self.inputs + neurons
+        rho = cp.Variable()
+        s = cp.Variable(neurons, nonneg=True)
+        first = np.diag(np.arange(size) < self.inputs).astype(float)
+        own = np.eye(size)[self.inputs :]
+        wide = np.array([float(square.mid()) for square in self.squares])
+        read = midpoints(self.sums)
+        moved = own.T @ cp.diag(s) @ own
+        answered = read.T @ cp.diag(cp.multiply(wide, s)) @ read
+        left = rho * first + (moved - answered) - midpoints(self.output)
+        for margin in _MARGINS:
+            problem = cp.Problem(cp.Minimize(rho), [left >> margin * np.eye(size)])
+            with catch_warnings(), suppress(cp.SolverError):
+                simplefilter("ignore", UserWarning)  # the proof shows it
+                problem.solve(solver=cp.CLARABEL)
+            if rho.value is not None:
+                yield float(rho.value), np.maximum(s.value, 0.0).tolist()
+
+    def is_proven(self, rho: float, multipliers: list[float]) -> bool:
+        """Return whether balls prove the inequality for these numbers."""
+        weighed = [
+            square * weight
+            for square, weight in zip(self.squares, multipliers, strict=True)
+        ]
+        product = self.sums.transpose() * diagonal_balls(weighed) * self.sums
+        corner = diagonal_balls([rho] * self.inputs + multipliers)
+        return is_positive_definite(corner - product - self.output)
 
 
 def _near_one(
