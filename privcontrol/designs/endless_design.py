@@ -13,9 +13,10 @@ nothing in the mean of a long run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ from .shaping_problem import (
     Certified,
     ShapingProblem,
     mean_cost,
+    shapings_behind_price,
     shapings_for,
     spectrum_for,
 )
@@ -194,10 +196,10 @@ def _cheapest_certified(problem: ShapingProblem, allowed: float) -> Certified:
 def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
     """The cheapest certified shaping of those for a gap.
 
-    They are realised from the best spectrum, then, as long as none is within the gap of
-    the bound, from that with more and more white noise. Where the best noise almost
-    vanishes in some direction, double precision holds a realisation only of noise that
-    does so less.
+    They are realised from the best spectrum. As long as none is within the gap of the
+    bound, they are realised from that of the noise behind the price, and then with more and
+    more white noise. Where the best noise almost vanishes in some direction, double
+    precision holds a realisation only of noise that does so less.
     """
     enough = spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     least = _autoregressive(problem, allowed, enough)
@@ -206,9 +208,9 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
     if least is not None and least.cost <= enough:
         return least
     refusal: UncertifiableError | None = None
-    for added in _additions(problem.gap):
+    for attempt in _attempts(problem):
         try:
-            tried = shapings_for(problem, added)
+            tried = attempt()
         except UncertifiableError as error:
             refusal = refusal or error
             continue
@@ -281,11 +283,16 @@ def _autoregressive(
     return least
 
 
-def _additions(gap: float) -> Iterator[float]:
-    """The shares of white noise that are added to a spectrum, none at first."""
-    yield 0.0
+def _attempts(
+    problem: ShapingProblem,
+) -> Iterator[Callable[[], list[tuple[float, LinearSystem]]]]:
+    """Functions that realise shapings, each in another way or with more white noise."""
+    yield partial(shapings_for, problem, 0.0)
+    if problem.price.order:
+        yield partial(shapings_behind_price, problem)
+    gap = problem.gap
     while gap <= 1:
-        yield FLOOR * gap
+        yield partial(shapings_for, problem, FLOOR * gap)
         gap *= _COARSER
 
 

@@ -15,6 +15,7 @@ import scipy.linalg
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from ..numerics.errors import UncertifiableError
 from ..numerics.thresholds import FINE, ROUNDED
 from ..systems.linear import LinearSystem, spectral_radius
 from .spectrum import FrequencyGrid, adjoint, scaled_columns
@@ -135,6 +136,32 @@ def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDAr
     values = grid.values(factor)
     phase = np.linalg.solve(adjoint(right), values)
     return factor, grid.causal_coefficients(phase)
+
+
+def outer_factor(system: LinearSystem) -> LinearSystem:
+    """Return the square F with a stable inverse and F^* F = H^* H for a system H with states.
+
+    It is the return difference of the regulator of H's outputs, whose inputs cost nothing
+    (Anderson and Moore 1979, section 9.3, of the dual system).
+
+    Raises
+    ------
+    UncertifiableError
+        If H vanishes in some direction at a frequency.
+    """
+    A, B, C, D = system.matrices
+    try:
+        X = scipy.linalg.solve_discrete_are(A, B, C.T @ C, D.T @ D, s=C.T @ D)
+        square = B.T @ X @ B + D.T @ D
+        root = np.linalg.cholesky((square + square.T) / 2).T
+        gains = scipy.linalg.cho_solve((root, False), B.T @ X @ A + D.T @ C)
+        factor = LinearSystem(A, B, root @ gains, root)
+        is_stable = spectral_radius(factor.inverse()) < 1
+    except (np.linalg.LinAlgError, ValueError):
+        is_stable = False
+    if not is_stable:
+        raise UncertifiableError(NOT_STABLE)
+    return factor
 
 
 def _tail(coefficients: NDArray) -> float:

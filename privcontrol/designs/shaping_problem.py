@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from ..systems.linear import (
     impulse_energies,
     poles_of,
 )
-from .realisation import MOST_STATES, NOT_STABLE, Realisation
+from .realisation import MOST_STATES, NOT_STABLE, Realisation, outer_factor
 from .spectrum import FrequencyGrid, Responses, adjoint, best_spectrum
 from .sums import LevelSums, with_sums
 from .windowed import BestSpectrum
@@ -203,6 +203,25 @@ def shapings_for(
             _, shaping = problem.cheapest([lower], 0.0)
             found.append((0.0, shaping))
     return found
+
+
+def shapings_behind_price(problem: ShapingProblem) -> list[tuple[float, LinearSystem]]:
+    """The same, from the best spectrum of what the price makes of the noise.
+
+    With the outer factor F of the price the noise gamma costs the power of F gamma. That is
+    realised, and F undone. Where the price falls steeply, as a plant behind an actuator
+    does, the best gamma rises as steeply, and F gamma does neither. It raises an
+    ``UncertifiableError`` where F has no stable inverse, or too many states.
+    """
+    F = outer_factor(problem.price)
+    order = None if problem.order is None else problem.order - F.order
+    if order is not None and order < 0:
+        raise UncertifiableError(NOT_STABLE)
+    seen = replace(problem.secret, system=F.after(problem.secret.system))
+    free = LinearSystem.gain(np.eye(F.output_count))
+    behind = replace(problem, secret=seen, price=free, order=order)
+    undone = F.inverse()
+    return [(cost, undone.after(M)) for cost, M in shapings_for(behind, 0.0)]
 
 
 def mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:

@@ -6,6 +6,7 @@ Its matrices are taken from the design that a user gets. Everything else is dens
 import functools
 import warnings
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -13,10 +14,22 @@ import scipy.linalg
 from repeats import few
 
 import privcontrol as pc
-from privcontrol.designs.spectrum import FrequencyGrid, Responses, best_spectrum
+from privcontrol.designs.realisation import outer_factor
+from privcontrol.designs.spectrum import (
+    FrequencyGrid,
+    Responses,
+    adjoint,
+    best_spectrum,
+)
 from privcontrol.noise._autoregression import is_stable
 from privcontrol.noise._endless import endless_secret
-from privcontrol.systems.linear import Plant, poles_of
+from privcontrol.systems.linear import (
+    LinearSystem,
+    Plant,
+    frequency_response,
+    poles_of,
+    spectral_radius,
+)
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
 ALLOWED = float(pc.core.kappa_inverse(1.0, 1e-2))
@@ -393,6 +406,48 @@ def test_noise_for_a_long_level_of_a_slow_plant_is_within_the_gap():
     found = design(slow, secret, models="exact")
     assert found.gap < 0.01
     assert 0 < found.lower_bound <= found.cost < 0.066
+
+
+def behind_actuators(outputs, lags):
+    """A plant of two oscillating modes, which slow and fast lags drive."""
+    A = scipy.linalg.block_diag([[0, 1], [-1, -0.1]], [[0, 1], [-9, -0.3]])
+    C = np.array([[1.0, 0, 0.1, 0], [0, 0.2, 0, 0.3], [0, 0, 0, 1]])[:outputs]
+    sys = ct.ss(A, [[0], [1], [0], [1]], C, 0)
+    for rate in lags:
+        sys = sys * ct.ss(-rate, rate, 1, 0)
+    return sys.sample(0.05)
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 3])
+@pytest.mark.parametrize("duration", [1, 15])
+@pytest.mark.parametrize("lags", [[2, 10], [1, 5, 20]])
+def test_noise_behind_actuators_is_within_the_gap(outputs, duration, lags):
+    """The best noise at their input rises as steeply as they fall."""
+    plant = behind_actuators(outputs, lags)
+    found = design(
+        plant, pc.DisturbanceAdjacency(1.0, duration=duration, shape="level")
+    )
+    assert found.gap <= 0.01
+    assert found.part.shaping.order <= 24
+
+
+@pytest.mark.parametrize("outputs, inputs", [(1, 1), (3, 1), (3, 2)])
+def test_an_outer_factor_has_the_sizes_of_its_system_and_a_stable_inverse(
+    outputs, inputs
+):
+    system = LinearSystem(*ct.ssdata(cases.random_plant(2, 5, inputs, outputs)))
+    factor = outer_factor(system)
+    points = np.exp(1j * np.linspace(0, np.pi, 60))
+    H = frequency_response(system, points)
+    F = frequency_response(factor, points)
+    np.testing.assert_allclose(adjoint(F) @ F, adjoint(H) @ H, rtol=1e-9, atol=1e-12)
+    assert spectral_radius(factor.inverse()) < 1
+
+
+def test_a_system_that_vanishes_at_a_frequency_has_no_outer_factor_with_an_inverse():
+    rising = LinearSystem(*ct.ssdata(ct.tf2ss([1, -1], [1, -0.5], 1)))
+    with pytest.raises(pc.UncertifiableError, match="not stable"):
+        outer_factor(rising)
 
 
 @pytest.mark.parametrize("pole", [0.3, 0.9, 0.999])
