@@ -23,6 +23,7 @@ from ..numerics.balls import (
     BallMatrix,
     ball_matrix,
     block_balls,
+    inverse_balls,
     midpoints,
     submatrix,
     upper_bounds,
@@ -207,19 +208,24 @@ class _Problem:
         unit = scaled[:, basis] / column_norms(scaled[:, basis])
         if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
             return None
-        square = self._square(basis)
-        pairs = self._solved_in_pairs(square)
-        if pairs is None:
-            solved = self._solved(square, self.balls)
-            if solved is None:
-                return None
-            coordinates = midpoints(solved)
-        else:
-            coordinates = pairs.high
+        coordinates = self._coordinates(basis)
+        if coordinates is None:
+            return None
         if not np.abs(coordinates).max() <= _LARGEST_COORDINATE:
             return None
         responses = self._responses(basis, horizon)
         return MoveBasis(self.columns[:, basis], responses, coordinates)
+
+    def _coordinates(self, basis: NDArray) -> NDArray | None:
+        """All moves in those of a basis (r, M), None if these may be dependent."""
+        if len(basis) == self.columns.shape[1]:  # there are no others
+            return np.eye(len(basis))[np.argsort(basis)].T
+        square = self._square(basis)
+        pairs = self._solved_in_pairs(square)
+        if pairs is not None:
+            return pairs.high
+        solved = self._sharp(lambda: square.solve(self.balls))
+        return None if solved is None else midpoints(solved)
 
     def _responses(self, basis: NDArray, horizon: int) -> NDArray:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
@@ -239,10 +245,15 @@ class _Problem:
         pairs = self._solved_in_pairs(ball_matrix(factor))
         if pairs is not None:
             return pairs.upper()
-        solved = self._solved(ball_matrix(factor), self.hidden)
+        solved = self._sharp(lambda: self._entries(factor))
         if solved is None:
             return np.full((len(self.rows), self.count), np.inf)
         return upper_bounds(solved)
+
+    def _entries(self, factor: NDArray) -> BallMatrix:
+        """S^-1 z (r, M) of every move, at the working bits."""
+        inverse = inverse_balls(factor)
+        return inverse if self.hidden == inverse**0 else inverse * self.hidden
 
     def _solved_in_pairs(self, matrix: BallMatrix) -> Pairs | None:
         """The moves in the columns of a matrix, where pairs of doubles tell them sharply."""
@@ -254,12 +265,12 @@ class _Problem:
                 return solved
         return None
 
-    def _solved(self, matrix: BallMatrix, moves: BallMatrix) -> BallMatrix | None:
-        """The moves in the columns of a matrix, or None if these may be dependent."""
+    def _sharp(self, solve: Callable[[], BallMatrix]) -> BallMatrix | None:
+        """What ``solve`` returns at as few bits as will do, None where no bits do."""
         for bits in (min(CERTIFICATE_BITS, self.moves.bits), self.moves.bits):
             with working_bits(bits):
                 try:
-                    solved = matrix.solve(moves)
+                    solved = solve()
                 except ZeroDivisionError:
                     continue
             widest = max(entry.rad() for entry in solved.entries())

@@ -50,6 +50,9 @@ _PRIME = (1 << 61) - 1
 #: Relative radius below which an entry is as good as known to a double.
 _KNOWN = arb((1, -64))
 
+#: Speed: rows below which a triangle is not inverted by blocks.
+_FEW_ROWS = 16
+
 #: Bits in which the certificates below are computed. Doubles have 53, and the balls
 #: lose about log2(n) of them in a product of n by n matrices.
 CERTIFICATE_BITS = 128
@@ -131,6 +134,34 @@ def residues(array: ArrayLike) -> ResidueMatrix:
     entries = [top * scales[k] % _PRIME for top, k in pairs]
     rows, columns = array.shape
     return nmod_mat(rows, columns, entries, _PRIME)
+
+
+def inverse_balls(matrix: NDArray) -> BallMatrix:
+    """Return the inverse (n, n) of a matrix of doubles, in balls.
+
+    A triangular one, whose rows may stand in any order, is inverted by its blocks. It
+    raises a ``ZeroDivisionError`` where the working bits show no inverse.
+    """
+    size = len(matrix)
+    latest = size - 1 - np.argmax(matrix[:, ::-1] != 0, axis=1)
+    order = np.argsort(latest)
+    lower = matrix[order]
+    if np.triu(lower, 1).any():
+        return ball_matrix(matrix).inv()
+    places = np.argsort(order).tolist()
+    return submatrix(_inverse_by_blocks(lower), range(size), places)
+
+
+def _inverse_by_blocks(lower: NDArray) -> BallMatrix:
+    """Return the inverse (n, n) of a lower triangular matrix."""
+    half = len(lower) // 2
+    if half < _FEW_ROWS:
+        return ball_matrix(lower).inv()
+    first = _inverse_by_blocks(lower[:half, :half])
+    last = _inverse_by_blocks(lower[half:, half:])
+    across = last * ball_matrix(-lower[half:, :half]) * first
+    none = arb_mat(half, len(lower) - half)
+    return block_balls([[first, none], [across, last]])
 
 
 def residue_rank(entries: Sequence, width: int) -> int:

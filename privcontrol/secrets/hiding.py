@@ -21,6 +21,7 @@ from ..numerics.balls import (
     RationalMatrix,
     ball_matrix,
     identity_balls,
+    inverse_balls,
     midpoints,
     rational_matrix,
     residue_rank,
@@ -298,7 +299,7 @@ class Split:
 def _inverse(factor: NDArray) -> BallMatrix:
     """The inverse of a matrix of doubles that has one, in balls."""
     try:
-        return ball_matrix(factor).inv()
+        return inverse_balls(factor)
     except ZeroDivisionError:  # at so few bits
         return ball_matrix(rational_matrix(factor).inv())
 

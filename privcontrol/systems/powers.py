@@ -175,16 +175,17 @@ def distinguishes_all(plant: Plant, samples: int) -> bool:
 
     They are taken modulo a prime, where their rank is at most what it is.
     """
-    entries = residue_response(plant, np.eye(plant.order), samples)
+    entries = residue_response(plant, None, samples)
     return residue_rank(entries, plant.order) == plant.order
 
 
-def residue_response(plant: Plant, states: NDArray, samples: int) -> list:
-    """C A^t X (T p, r) of a plant modulo a prime, its entries row by row."""
-    A, rows, moves = residues(plant.A), residues(plant.C), residues(states)
+def residue_response(plant: Plant, states: NDArray | None, samples: int) -> list:
+    """C A^t X (T p, r) of a plant modulo a prime, its entries row by row; X may be I."""
+    A, rows = residues(plant.A), residues(plant.C)
+    moves = None if states is None else residues(states)
     entries: list[Any] = []
     for _ in range(samples):
-        entries += (rows * moves).entries()
+        entries += (rows if moves is None else rows * moves).entries()
         rows = rows * A
     return entries
 

@@ -206,6 +206,36 @@ def test_definiteness_is_proven_or_denied():
     assert not balls.is_positive_definite(balls.ball_matrix(hilbert))
 
 
+@pytest.mark.parametrize("size", [2, 20, 33, 70])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_inverses_enclose_those_of_rationals(size, sparse):
+    """Triangles with rows in any order, those without some entries too, and full ones."""
+    rng = np.random.default_rng(size)
+    full = rng.normal(size=(size, size))
+    lower = np.tril(full, -1) + np.diag(rng.uniform(1, 2, size))
+    if sparse:
+        lower *= (rng.random((size, size)) < 0.5) | np.eye(size, dtype=bool)
+    above = lower.copy()
+    above[size // 2 - 1, size // 2] = 1.0  # no triangle
+    for matrix in (full, above, lower[rng.permutation(size)]):
+        exact = balls.rational_matrix(matrix).inv()
+        for bits in (128, 320):
+            with balls.working_bits(bits):
+                found = balls.inverse_balls(matrix)
+                largest = balls.upper_bounds(found).max()
+                widest = max(entry.rad() for entry in found.entries())
+            assert found.contains(exact)
+            assert widest < 2.0 ** (40 - bits) * largest
+
+
+def test_matrices_without_an_inverse_are_told():
+    last = np.tril(np.ones((70, 70)))
+    last[-1, -1] = 0
+    for matrix in (np.zeros((3, 3)), np.ones((70, 70)), last):
+        with balls.working_bits(128), pytest.raises(ZeroDivisionError):
+            balls.inverse_balls(matrix)
+
+
 def test_residues_are_taken_modulo_a_prime():
     """By the test of Lucas and Lehmer for 2^61 - 1."""
     prime, rest = balls._PRIME, 4
