@@ -19,7 +19,6 @@ from ..designs.problem import StationaryDesign
 from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
-from ..noise._endless import secrets_of
 from ..noise.certify import certify
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
@@ -31,7 +30,6 @@ from ..numerics.saved import read
 from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee
 from ..privacy.loss import PrivacyLoss, scaled
-from ..secrets.joint import query_of
 
 #: What a file may lead to that holds other things than were written.
 _UNREADABLE = (
@@ -187,7 +185,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
 
 def _design_of_run(noise: OutputNoise, guarantee: PrivacyGuarantee) -> NoiseDesign:
     """Return the design of noise over a horizon, without a lower bound."""
-    query = query_of(noise.plant_data, noise.process.samples, noise.request.adjacency)
+    query = noise.request.secret.query(noise.plant_data, noise.process.samples)
     of_run = noise_of_run(noise.parts, noise.process.samples, noise.family)
     cost = float(np.sum(of_run.std**2))
     return NoiseDesign(Mechanism(query, of_run), guarantee, cost, math.nan)
@@ -197,7 +195,7 @@ def _lasting_design(
     noise: OutputNoise, filtered: Filtered, guarantee: PrivacyGuarantee
 ) -> StationaryDesign:
     """Return the design of filtered noise, without a lower bound."""
-    (secret,) = secrets_of(noise.request.adjacency, [noise.plant_data])
+    (secret,) = noise.request.secret.under([noise.plant_data])
     # of the whole run, or of any sample where it never ends
     cost = float(noise.process.total.variances(noise.horizon.distinct).sum())
     shift = guarantee.loss.shift

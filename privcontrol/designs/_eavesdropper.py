@@ -20,8 +20,6 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from .._figures import AxesLike, control_style, panel_axes
-from ..core.adjacency import Adjacency
-from ..noise._endless import secrets_of
 from ..noise._varying import shift_between
 from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, Structured, White
@@ -34,7 +32,8 @@ from ..numerics.objects import freeze_arrays
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
 from ..privacy.repetition import ONCE
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.disturbance import DisturbanceAdjacency
+from ..secrets.secrets import Secrets
 from ..systems.linear import (
     Plant,
     orbit,
@@ -476,7 +475,7 @@ def eavesdropper(
             f"{type(noise).__name__}"
         )
     plant = noise.plant_data
-    if noise.request is not None and disturbances(noise.request.adjacency):
+    if noise.request is not None and noise.request.secret.disturbances:
         return _of_changes(noise, plant, prior)
     if not noise.process.total.consists_of(Structured, White):
         raise ValueError(
@@ -663,7 +662,7 @@ def _lasting_shifts(
             "noise_or_loop: expected noise of one system, got that of many units; ask about "
             "noise that is designed for one of them"
         )
-    (secret,) = secrets_of(adjacency, [plant])
+    (secret,) = Secrets(adjacency).under([plant])
     rows = []
     for moves in secret.signals:
         row = []
@@ -675,10 +674,11 @@ def _lasting_shifts(
     return np.array(rows)
 
 
-def _shifts_of_run(noise: OutputNoise, plant: Plant, adjacency: Adjacency) -> NDArray:
+def _shifts_of_run(
+    noise: OutputNoise, plant: Plant, secret: DisturbanceAdjacency
+) -> NDArray:
     """Return the privacy shifts (q, d) of changes at their worst beginning in a run."""
-    (secret,) = disturbances(adjacency)
-    found = certified_shift(noise.parts, adjacency, [plant], noise.horizon)
+    found = certified_shift(noise.parts, secret, [plant], noise.horizon)
     count = len(secret.signals(plant))
     beginnings = len(secret.starts(noise.process.samples))
     lengths = len(secret.shapes)

@@ -175,7 +175,7 @@ def _gain_within(problem: DesignProblem, found: Proposal, request: Request) -> f
     plants = request.plants(problem.plant)
     horizon = problem.request.horizon
     shift = certified_shift(found.parts, request.adjacency, plants, horizon).value
-    walls = walls_of(found.parts, request.adjacency, plants, bound, shift)
+    walls = walls_of(found.parts, request.secret, plants, bound, shift)
     keeps = _Keeping(request.budget_left, request.releases, shift)
     gain = keeps.largest(walls)
     if gain is not None:

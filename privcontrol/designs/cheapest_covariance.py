@@ -14,12 +14,11 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..noise._endless import NO_NOISE
 from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, rank_tolerance
 from ..numerics.thresholds import LEAST_PRICE, MANY_DIMENSIONS, ROUNDED, UNSEEN
-from ..secrets.secret import Apart, Responses, Windows
+from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .problem import DesignProblem
 from .robust import covering_ellipsoid, remainder
 from .windowed import Run, SpectrumProblem, WindowsOfRun

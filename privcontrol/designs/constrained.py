@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.constraints import cheapest_factor
-from ..noise._endless import NO_NOISE
 from ..numerics.checks import check_room
-from ..numerics.errors import PrivacyError
-from ..secrets.secret import all_responses
 from .asked import Ask, Asked
 from .output_noise import OutputNoise
 from .problem import DesignProblem
@@ -66,11 +63,7 @@ def _cheapest(
 
     A function that checks the covariance (T p, T p) of the noise comes second.
     """
-    responses = all_responses(
-        problem.request.adjacency, problem.plants, problem.horizon
-    )
-    if not responses.moved.any():
-        raise PrivacyError(NO_NOISE)
+    responses = problem.responses
     allowed = problem.allowed
     root = problem.weight_root(np.eye(len(responses.points)))
     return cheapest_factor(

@@ -14,16 +14,13 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
-from ..noise._endless import NO_NOISE
 from ..noise.parts import Correlated, Driven, NoisePart, White
 from ..noise.whitened import shift_sizes
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import round_up
 from ..numerics.progress import piece
 from ..numerics.thresholds import MANY_DIMENSIONS, ROUGH, ROUNDED
-from ..secrets.disturbance import disturbances
-from ..secrets.secret import Apart, Responses, Windows, all_responses
+from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .cheapest_covariance import Cheapest, cheapest_covariance
 from .fitted import fitted, scaled_to_fit
 from .long_design import root_from_rest
@@ -33,20 +30,9 @@ from .problem import DesignProblem, Proposal, white_cost
 _SHARES = (0.03, 0.1, 0.3)
 
 
-def is_energy_ball(adjacency: Adjacency) -> bool:
-    """Return whether the secret is any signal of bounded energy over the whole horizon."""
-    changes = disturbances(adjacency)
-    if len(changes) != 1 or len(adjacency.parts) > 1:
-        return False
-    return changes[0].norm == "l2" and changes[0].times is None
-
-
 def correlated(problem: DesignProblem) -> Proposal:
     """The Gaussian noise of least weighted variance that hides disturbances."""
-    request = problem.request
-    responses = all_responses(request.adjacency, problem.plants, problem.horizon)
-    if not responses.moved.any():
-        raise PrivacyError(NO_NOISE)
+    responses = problem.responses
     found = cheapest_covariance(problem, responses)
     shape, lower_bound = found.root, found.lower_bound
     several: list[Apart | Windows] = [*responses.apart, *responses.windows]
@@ -81,7 +67,7 @@ def _bound_of_several(
     changes are spread evenly over all starts.
     """
     several: list[Apart | Windows] = [*responses.apart, *responses.windows]
-    is_moving = any(p.is_moving for p in disturbances(problem.request.adjacency))
+    is_moving = any(part.is_moving for part in problem.request.secret.disturbances)
     if len(several) > 1 or len(problem.plants) > 1 or is_moving:
         return 0.0
     (changes,) = several
@@ -164,7 +150,7 @@ def driven(problem: DesignProblem) -> Proposal:
     that. A change dw of the signal is a shift of eta by dw / sizes, exactly, because E and
     F of the noise are the plant's own numbers.
     """
-    (adjacency,) = disturbances(problem.request.adjacency)
+    (adjacency,) = problem.request.secret.disturbances
     radii = adjacency.radii(problem.plant)
     sizes = round_up(radii / problem.allowed, 2)
     part = Driven(adjacency.system(problem.plant), sizes)

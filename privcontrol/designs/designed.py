@@ -10,7 +10,6 @@ import control as ct
 from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.thresholds import ALIKE
-from ..secrets.disturbance import come_once, disturbances
 from ..systems.linear import Plant
 from .long_design import least_cost_of_white
 from .output_noise import OutputNoise
@@ -57,7 +56,7 @@ def cheapest(problem: DesignProblem, found: Proposal) -> Proposal:
                 "the bound is for plants that stay the same, the guarantee for every "
                 "sequence of plants of the region; over a finite horizon less noise may do"
             )
-        elif any(part.events > 1 for part in disturbances(request.adjacency)):
+        elif request.secret.events > 1:
             reason = "the bound and the guarantee count the joint effect of changes in part only"
         elif request.order is not None:
             reason = (
@@ -83,7 +82,7 @@ def _independent(problem: DesignProblem, found: Proposal) -> Proposal | None:
     is_best = request.resolution is None and most <= found.lower_bound
     if is_own or was_tried or is_best:
         return None
-    lasts = request.horizon.ends and come_once(request.adjacency)
+    lasts = request.horizon.ends and request.secret.come_once
     if lasts and not problem.varies:
         if least_cost_of_white(problem) >= most:
             return None

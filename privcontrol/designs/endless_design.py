@@ -83,7 +83,7 @@ def endless(problem: DesignProblem) -> Proposal:
     it, none where the floor suffices.
     """
     request = problem.request
-    secret = endless_secret(request.adjacency, problem.plant)
+    secret = endless_secret(request.secret, problem.plant)
     price = price_of(problem.weight, problem.plant.output_count)
     allowed = request.allowed_shift
     own = math.inf

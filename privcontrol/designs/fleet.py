@@ -21,7 +21,6 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, MOST_NAMED, ROUNDED
-from ..secrets.disturbance import is_dense
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
 from ..systems.linear import (
@@ -49,7 +48,7 @@ def is_fleet(problem: DesignProblem) -> bool:
 def is_fleet_of_run(problem: DesignProblem) -> bool:
     """Return whether a large problem over a horizon is one of several units."""
     request = problem.request
-    if not (request.horizon.ends and is_dense(request.adjacency)):
+    if not (request.horizon.ends and request.secret.is_dense):
         return False
     if problem.horizon * problem.plant.output_count < MANY_DIMENSIONS:
         return False
@@ -137,7 +136,7 @@ def fleet(problem: DesignProblem) -> Proposal:
     secret = None
     whole = _as_one(part)
     if whole is not None:
-        secret = endless_secret(problem.request.adjacency, problem.plant).scaled_system
+        secret = endless_secret(problem.request.secret, problem.plant).scaled_system
         part = Filtered(whole)
     known = Filter(secret, symmetry=words)
     return Proposal.filtered(part, cost, min(bound, cost), known)

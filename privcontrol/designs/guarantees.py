@@ -31,7 +31,7 @@ from ..privacy.loss import (
     composed,
 )
 from ..regions.region import region_of
-from ..secrets.joint import query_of
+from ..secrets.secrets import Secrets
 from ..secrets.trajectory import RUN_ASSUMPTIONS
 from ..systems.varying import plant_of
 from .request import Models, joined
@@ -115,8 +115,8 @@ def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
             "was designed for; design it for this one"
         )
     clauses = () if noise.request is None else noise.request.clauses
-    manifold = query_of(noise.plant_data, noise.process.samples, adjacency).manifold
-    return Scope.of(adjacency, manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
+    query = Secrets(adjacency).query(noise.plant_data, noise.process.samples)
+    return Scope.of(adjacency, query.manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
 
 
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:

@@ -18,12 +18,7 @@ from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUGH, ROUNDED
-from ..secrets.disturbance import (
-    DisturbanceAdjacency,
-    come_once,
-    disturbances,
-    is_plain,
-)
+from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.disturbed import causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem, response_from_rest
@@ -92,7 +87,7 @@ def least_cost_of_white(problem: DesignProblem) -> float:
     """
     horizon = problem.horizon
     norms = []
-    for part in disturbances(problem.request.adjacency):
+    for part in problem.request.secret.disturbances:
         inputs = _simplest(part).starting(problem.plant, horizon)
         norms.append(inputs.largest_norm(horizon))
     size = max(norms) / problem.allowed * (1 - ROUNDED)
@@ -134,7 +129,7 @@ def _of_any_length(
         return None
     try:
         price = price_of(problem.weight, problem.plant.output_count)
-        secret = endless_secret(request.adjacency, problem.plant)
+        secret = endless_secret(request.secret, problem.plant)
         lasting = stationary_design(
             secret, request.allowed_shift, price, gap=_SHARE_OF_LASTING * request.gap
         )
@@ -155,8 +150,12 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
         return False
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
-    is_varying = all(part.is_varying for part in disturbances(request.adjacency))
-    return is_plain(request.adjacency) or (is_varying and come_once(request.adjacency))
+    changes = request.secret.disturbances
+    of_any_shape = all(part.is_varying for part in changes)
+    of_few_shapes = all(
+        not part.is_varying and part.duration <= MOST_LENGTHS for part in changes
+    )
+    return request.secret.come_once and (of_any_shape or of_few_shapes)
 
 
 def _weighted_changes(

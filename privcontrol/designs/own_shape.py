@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from ..core.covered import padding_of
 from ..core.noise import LaplaceNoise
-from ..noise._endless import NO_NOISE
 from ..noise.parts import DrawnOnce
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, nonzero, rank_tolerance
 from ..numerics.progress import piece
-from ..secrets.secret import Responses, all_responses
+from ..secrets.secret import Responses
 from .correlated import dense_noise
 from .fitted import evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal
@@ -60,9 +59,7 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
     """Noise Lambda eta over one horizon, with eta in a causal order."""
     request = problem.request
     with piece(0, 4):
-        responses = all_responses(request.adjacency, problem.plants, problem.horizon)
-    if not responses.moved.any():
-        raise PrivacyError(NO_NOISE)
+        responses = problem.responses
     if request.floor is None:
         with piece(1, 4):
             _check_covered(shape, responses)
@@ -80,11 +77,7 @@ def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
     Where Lambda has fewer directions than outputs and samples, a move's response lies in
     its column space up to rounding at best. The padding of `Mechanism` is then part of it.
     """
-    responses = all_responses(
-        problem.request.adjacency, problem.plants, problem.horizon
-    )
-    if not responses.moved.any():
-        raise PrivacyError(NO_NOISE)
+    responses = problem.responses
     if responses.windows or responses.apart:
         raise PrivacyError(
             "adjacency: Laplace noise of your own Lambda hides one change of a listed shape, "

@@ -40,8 +40,7 @@ from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..privacy.guarantee import shown
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..secrets.distinguished import distinguished
-from ..secrets.disturbance import disturbances, is_covered
-from ..secrets.joint import query_of
+from ..secrets.secret import NO_NOISE, Responses
 from ..secrets.trajectory import (
     PlantQuery,
 )
@@ -103,7 +102,7 @@ class DesignProblem:
     @cached_property
     def query(self) -> PlantQuery:
         """From the data to the outputs over the horizon."""
-        return query_of(self.plant, self.horizon, self.request.adjacency)
+        return self.request.secret.query(self.plant, self.horizon)
 
     @cached_property
     def weight_root(self) -> WeightRoot:
@@ -149,9 +148,17 @@ class DesignProblem:
         """
         moves = self.hidden
         is_kept = moves.is_ball and not self.is_radial
-        if self.law == "gaussian" or is_kept or disturbances(self.request.adjacency):
+        if self.law == "gaussian" or is_kept or self.request.secret.disturbances:
             return moves
         return distinguished(moves, self.plant, self.horizon)
+
+    @property
+    def responses(self) -> Responses:
+        """The outputs' responses to all hidden moves, of which there must be some."""
+        responses = self.request.secret.responses(self.plants, self.horizon)
+        if not responses.moved.any():
+            raise PrivacyError(NO_NOISE)
+        return responses
 
     @property
     def plants(self) -> tuple[Plant, ...]:
@@ -341,7 +348,7 @@ def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
     plant, request = problem.plant, problem.request
     sized, loss = _within_budget(problem, sized)
     guarantee = promised(plant, request, sized.parts, loss)
-    known = math.nan if is_covered(request.adjacency) else sized.lower_bound
+    known = math.nan if request.secret.is_covered else sized.lower_bound
     bound = min(known, sized.cost)  # above by rounding, or NaN
     design: NoiseDesign | StationaryDesign
     if sized.filter is not None:
@@ -385,7 +392,7 @@ def _unit_bound(problem: DesignProblem, sized: Proposal, bound: float) -> float:
 
     NaN where it is not known, or something else is part of every noise.
     """
-    if problem.floor_std.any() or is_covered(problem.request.adjacency):
+    if problem.floor_std.any() or problem.request.secret.is_covered:
         return math.nan
     if problem.law == "gaussian":
         return bound * problem.allowed**2 * (1 - 1e-15)
@@ -422,7 +429,7 @@ def _within_budget(
 
 def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
     """Return tangent moves (k, s) that attain a loss, where they are known."""
-    secrets = problem.request.adjacency.parts
+    secrets = problem.request.secret.parts
     worst = worst_moves(loss)
     is_ball = loss.attained and len(secrets) == 1 and problem.hidden.is_ball
     if not worst and not is_ball:

@@ -26,8 +26,6 @@ from ..numerics.thresholds import ROUNDED
 from ..privacy import sentences
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
-from ..secrets.disturbance import disturbances, is_dense
-from ..secrets.joint import query_of
 from ..secrets.trajectory import PUBLIC_LOOP, TrajectoryManifold, trajectory_manifold
 from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
@@ -82,7 +80,7 @@ def promised(
     if not request.horizon.ends:
         data = EndlessData(plant)
     else:
-        data = query_of(plant, request.horizon, request.adjacency).manifold
+        data = request.secret.query(plant, request.horizon).manifold
     scope = Scope.of(
         request.adjacency,
         data,
@@ -109,7 +107,7 @@ def promised(
         find, plants = further_changes, request.plants(plant)
         if request.region is not None:
             find, plants = changes_of_region, request.region.plants(request.adjacency)
-        changes = find(parts, request.adjacency, plants, request.horizon, claimed)
+        changes = find(parts, request.secret, plants, request.horizon, claimed)
     guarantee = PrivacyGuarantee(loss, scope, correlations=changes)
     guarantee = quoted(guarantee, designed_for)
     return with_miss(guarantee, request.miss)
@@ -120,7 +118,7 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     if request.region is not None:
         return tuple(request.region.clauses)
     matrices = "A and C"
-    if not request.horizon.ends or is_dense(request.adjacency):
+    if not request.horizon.ends or request.secret.is_dense:
         matrices = "A, B and C"
     count = len(request.models)
     if not count:
@@ -147,7 +145,7 @@ def _caveats(
     plant: Plant, request: Request, parts: Sequence[NoisePart]
 ) -> tuple[str, ...]:
     """Return the caveats of such noise under the plant that it is designed for."""
-    caveats = [] if disturbances(request.adjacency) else [NOT_FREE]
+    caveats = [] if request.secret.disturbances else [NOT_FREE]
     has_floor = any(isinstance(part, White) for part in parts)
     covers_several = request.region is not None or bool(request.models)
     if has_floor or (covers_several and request.drawn_afresh):
@@ -214,7 +212,7 @@ def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str,
     of_region = request.region is not None and (has_floor or request.drawn_afresh)
     if is_iid or of_region or (endless and request.models):
         return ()
-    if endless or is_dense(request.adjacency):
+    if endless or request.secret.is_dense:
         return ("the disturbance if the plant differs from the model",)
     return ()
 

@@ -124,7 +124,7 @@ def radial_beside_floor(problem: DesignProblem) -> Proposal:
     unit = Radial(problem.plant, shape)
     floor = White(problem.floor_std)
     world = request.world(problem.plant)
-    size, left = shifts_apart(unit, floor, request.adjacency, world)
+    size, left = shifts_apart(unit, floor, request.secret, world)
     size, left = float_above(size, 4), float_above(left, 4)
     _check_left(problem, left)
     if problem.law == "ball":

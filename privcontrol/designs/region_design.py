@@ -28,7 +28,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..noise._endless import endless_secret, secrets_of
+from ..noise._endless import endless_secret
 from ..noise.grid import grid_shift
 from ..noise.parts import Correlated, Filtered, NoisePart, White
 from ..noise.shift import Shift, certified_shift
@@ -38,7 +38,6 @@ from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import FEW_ROUNDS, ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..regions.region import Compared, PlantPolytope, near_shift
-from ..secrets.disturbance import is_dense
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (
@@ -150,7 +149,7 @@ def _meeting_budget(
         if shift <= allowed:
             return replace(sized, lower_bound=lower_bound)
         if rough is None:
-            is_sharp = not is_dense(request.adjacency)
+            is_sharp = not request.secret.is_dense
             rough = Rough(ROUNDED if is_sharp else GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
         if rounds > 0:  # the secant through the last two shifts
@@ -327,7 +326,7 @@ class _Task:
         secrets: list[SecretInputs] = []
         if request.region is None:
             for model in problem.plants:
-                secrets += secrets_of(request.adjacency, [model])
+                secrets += request.secret.under([model])
             return cls(problem, tuple(secrets))
         if not problem.plant.order:
             raise ValueError(
@@ -337,7 +336,7 @@ class _Task:
             )
         vertices = request.region.plants(request.adjacency)
         for vertex, secret in zip(
-            vertices, secrets_of(request.adjacency, vertices), strict=True
+            vertices, request.secret.under(vertices), strict=True
         ):
             decays = spectral_radius(secret.system) < 1
             if not (request.horizon.ends or decays):
@@ -395,7 +394,7 @@ class _Task:
         together = SecretInputs.side_by_side(
             [self.secrets[k] for k in worst], reduce(sum_of, systems)
         )
-        return [together, *secrets_of(self.request.adjacency, [self.plant])]
+        return [together, *self.request.secret.under([self.plant])]
 
     def _optimal_for(self, *secrets: SecretInputs) -> list[Proposal]:
         price = self._price()
@@ -435,7 +434,7 @@ class _Task:
             return
         energies = self.secrets[0].energies
         if energies is not None and kept:
-            nominal = endless_secret(self.request.adjacency, self.plant)
+            nominal = endless_secret(self.request.secret, self.plant)
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
             driven = Filtered(sizes, nominal.system, stationary)
             yield ((driven, 0.0, math.inf), *raised)
@@ -578,7 +577,7 @@ def with_cheapest_floor(problem: DesignProblem, size: Size) -> Proposal:
             "neither; pass models=PlantBox.around(sys, relative=1e-3), or the plants that "
             "it may be"
         )
-    is_covered = is_dense(request.adjacency) and request.factor is None
+    is_covered = request.secret.is_dense and request.factor is None
     outputs = problem.plant.output_count
     apart = outputs > 1 and not (is_covered and (in_region or not has_grid))
     standing = replace(problem, request=request.standing)

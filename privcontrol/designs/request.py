@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import control as ct
 import numpy as np
@@ -31,6 +32,7 @@ from ..privacy.horizon import Horizon, horizon_of
 from ..regions.identified import IdentifiedPlant
 from ..regions.region import PlantRegion, region_of
 from ..secrets.joint import JointAdjacency
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ..systems.varying import Plants, plant_of
 
@@ -120,6 +122,11 @@ class Request(Saved, CheckedFields):
             factor=_checked_factor(factor, covariance, plant, self),
             scale=scale,
         )
+
+    @cached_property
+    def secret(self) -> Secrets:
+        """What the adjacency hides, part by part."""
+        return Secrets(self.adjacency)
 
     @property
     def miss(self) -> float:

@@ -23,7 +23,6 @@ from ..numerics.linalg import EPS, nonzero
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import LARGEST_EXCESS, MOST_ROUNDS, ROUNDED, UNSEEN
 from ..privacy.budget import scale_to_budget
-from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
 from .problem import GAP_OF_A_TRY, DesignProblem, Proposal, Rough, white_cost
@@ -197,9 +196,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     balls: list[NDArray] = []
     for model in problem.plants:
         inside, outside = _beside(Q, model, problem)
-        manifold = trajectory_manifold(model, problem.horizon)
-        for part in problem.request.adjacency.parts:
-            moves = part.moves(manifold)
+        for moves in problem.request.secret.moves(model, problem.horizon):
             within = _ball_within if moves.is_ball else _within
             seen = inside @ moves.vectors
             covered = core @ within(seen, outside @ moves.vectors, allowed)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.noise import around_ball
-from ..noise._endless import NO_NOISE
 from ..noise.grid import shift_of_resolution
 from ..noise.parts import Structured, White
 from ..noise.whitened import output_sizes
@@ -18,6 +17,7 @@ from ..numerics.linalg import float_above
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
 from ..secrets.distinguished import distinguished
+from ..secrets.secret import NO_NOISE
 from .problem import DesignProblem, Proposal, white_cost
 from .robust import excess_of, of_all_models
 from .state_factor import structured_factor
@@ -105,7 +105,7 @@ def independent(problem: DesignProblem) -> Proposal:
     norm = family.shift_norm
     norms = []
     for plant in problem.plants:
-        of_plant, _ = output_sizes(request.adjacency, plant, problem.horizon, norm)
+        of_plant, _ = output_sizes(request.secret, plant, problem.horizon, norm)
         norms.append(of_plant)
     every = np.concatenate(norms)
     if not every.any():

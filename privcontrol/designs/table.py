@@ -12,9 +12,8 @@ from ..numerics.checks import check_room
 from ..numerics.errors import PrivacyError
 from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
-from ..secrets.disturbance import disturbances, is_dense
 from ..systems.linear import Plant, spectral_radius
-from .correlated import correlated, driven, is_energy_ball
+from .correlated import correlated, driven
 from .endless_design import endless
 from .fleet import fleet, fleet_of_run, is_fleet, is_fleet_of_run
 from .long_design import long_noise
@@ -78,7 +77,7 @@ def _is_driven(problem: DesignProblem) -> bool:
     request = problem.request
     alone = not request.models and request.floor is None
     alone = alone and not problem.varies  # a dense root does the same
-    return alone and is_energy_ball(request.adjacency)
+    return alone and request.secret.is_energy_ball
 
 
 def _correlated(problem: DesignProblem) -> Proposal:
@@ -127,7 +126,7 @@ def _has_bare_models(request: Request) -> bool:
 
 
 def _hides_more_than_states(request: Request) -> bool:
-    return is_dense(request.adjacency)
+    return request.secret.is_dense
 
 
 def _is_endless(request: Request) -> bool:
@@ -269,7 +268,7 @@ DESIGNS = (
     Design(_has_own_lambda, own_shape, _BARE, _DENSE_MATRICES),
     Design(is_fleet_of_run, _of_units, _OF_DENSE, matrices=2),
     Design(_is_driven, driven, _OF_DENSE, matrices=2),
-    Design(lambda problem: is_dense(problem.request.adjacency), _correlated, _OF_DENSE),
+    Design(lambda problem: problem.request.secret.is_dense, _correlated, _OF_DENSE),
     Design(lambda problem: problem.request.factor is not None, own_shape, _BARE, 0),
     Design(lambda problem: problem.request.floor is not None, floored, matrices=0),
     Design(lambda problem: True, structured, _BARE, 0),
@@ -281,7 +280,7 @@ def _check_room(problem: DesignProblem, matrices: int) -> None:
     outputs = problem.plant.output_count
     size = problem.horizon * outputs
     moves = 0
-    for part in disturbances(problem.request.adjacency):
+    for part in problem.request.secret.disturbances:
         columns = len(part.starts(problem.horizon)) * len(part.signals(problem.plant))
         moves += len(part.shapes) * columns
     of_sample = problem.plant.order * (_OF_STATE + _OF_OUTPUT * outputs)
@@ -305,7 +304,7 @@ def faster(request: Request, plant: Plant) -> str:
     if request.region is not None:
         return "shorten the horizon, or let fewer entries of the models vary"
     ways = "shorten the horizon, or protect fewer times or shorter changes"
-    changes = disturbances(request.adjacency) and not plant.varies
+    changes = request.secret.disturbances and not plant.varies
     if changes and spectral_radius(plant) < 1 - ROUNDED:
         ways = f"design with horizon=np.inf, {ways}"
     return ways

@@ -20,10 +20,11 @@ from ..numerics.errors import PrivacyError, warn_user
 from ..numerics.thresholds import MOST_HELD, ON_CIRCLE
 from ..privacy.horizon import Horizon
 from ..privacy.loss import PrivacyLoss, by_kind
-from ..secrets.disturbance import disturbances
+from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.fleet import parted, symmetric_plant
 from ..secrets.modes import Mode, growing_mode, modes
-from ..secrets.secret import all_responses, as_secret
+from ..secrets.secret import Secret
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant, spectral_radius
 from ..systems.varying import VaryingPlant
 from .request import Request, one_per_output
@@ -109,7 +110,7 @@ def check_models(
     hidden = request.allowed_shift
     largest = hidden * math.sqrt(horizon * len(limits)) * (1 + 1e-6)
     for model in request.standing.models:
-        for part in request.adjacency.parts:
+        for part in request.secret.parts:
             with np.errstate(over="ignore", invalid="ignore"):
                 effects = _first_effects(part, model, horizon)
                 ratios = effects / limits
@@ -133,11 +134,11 @@ def check_models(
             )
 
 
-def _first_effects(part: Adjacency, model: Plant, horizon: int) -> NDArray:
+def _first_effects(part: Secret, model: Plant, horizon: int) -> NDArray:
     """Return effects (p,) of a secret under a model, those of its first samples."""
     if isinstance(model, VaryingPlant):
         return _effects_along(part, model, horizon)
-    inputs = as_secret(part).starting(model, horizon)
+    inputs = part.starting(model, horizon)
     after = min(horizon, _LOOKED_AT) - inputs.longest
     return inputs.effects(after) if after > 0 else np.zeros(model.output_count)
 
@@ -158,21 +159,22 @@ def effects_of(
         effects = _effects_of_units(adjacency, plant, horizon, samples)
         if effects is not None:
             return effects
+    parts = Secrets(adjacency).parts
     if isinstance(plant, VaryingPlant):
-        parts = adjacency.parts
         found = [_effects_along(part, plant, int(horizon)) for part in parts]
         return np.max(found, axis=0)
     first = plant.order + 1
     length = horizon.count_or(first)
     growth = growth_of(plant)
     found = []
-    for part in adjacency.parts:
-        secret = as_secret(part)
-        inputs = secret.starting(plant, length)
+    for part in parts:
+        inputs = part.starting(plant, length)
         found.append(inputs.effects(first))
         held = plant.output_count * sum(len(moves.shapes) for moves in inputs.signals)
         later = min(horizon, samples, MOST_HELD // max(held, 1)) - inputs.longest
-        if not disturbances(part):  # the impulse comes one sample before
+        if not isinstance(
+            part, DisturbanceAdjacency
+        ):  # the impulse comes one sample before
             later += 1
         if later > first:
             system = inputs.system
@@ -202,16 +204,15 @@ def _effects_of_units(
     return effects
 
 
-def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArray:
+def _effects_along(part: Secret, plant: VaryingPlant, horizon: int) -> NDArray:
     """Return the largest effects (p,) of a secret on each output of a plant that varies."""
-    secret = as_secret(part)
-    if disturbances(part):
-        found = all_responses(part, (plant,), horizon)
+    if isinstance(part, DisturbanceAdjacency):
+        found = part.responses(plant, horizon)
         return found.effects.reshape(horizon, plant.output_count).max(axis=0)
-    times = np.arange(horizon) if secret._move_times is None else secret._move_times
+    times = np.arange(horizon) if part._move_times is None else part._move_times
     now = np.asarray(times, dtype=int)
     A, _, C, _ = plant.along
-    moves = secret._first_moves(plant, horizon).vectors
+    moves = part._first_moves(plant, horizon).vectors
     states = np.tile(moves, (len(now), 1, 1))
     effects = np.zeros(plant.output_count)
     for _ in range(plant.order + 1):
@@ -227,7 +228,7 @@ def _effects_along(part: Adjacency, plant: VaryingPlant, horizon: int) -> NDArra
 
 def one_move_of(adjacency: Adjacency) -> str:
     """Return what `effects_of` are about, in words."""
-    several = any(part.events > 1 for part in disturbances(adjacency))
+    several = Secrets(adjacency).events > 1
     return "one change of the secret" if several else "the secret"
 
 

@@ -21,7 +21,6 @@ from ..designs.output_noise import OutputNoise
 from ..numerics.checks import instance_of, one_of, real_array
 from ..numerics.objects import ByContent, freeze_arrays
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
-from ..secrets.disturbance import disturbances
 from ..systems.linear import LinearSystem, Plant, root, singular_root
 from ..systems.varying import VaryingPlant
 from .controller import Law, ObserverFeedback
@@ -123,7 +122,7 @@ class LoopData(ByContent):
     def hides_states(self) -> bool:
         """Return whether the secret of its noise is one of the state, over a horizon."""
         noise = self.private_noise
-        return noise.horizon.ends and not disturbances(noise.request.adjacency)
+        return noise.horizon.ends and not noise.request.secret.disturbances
 
     @property
     def observer(self) -> ObserverFeedback | None:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.noise import GaussianNoise
-from ..designs.correlated import is_energy_ball
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..noise.parts import Blocks
@@ -32,8 +31,6 @@ from ..numerics.linalg import nonzero, rank_tolerance
 from ..numerics.thresholds import ALIKE
 from ..privacy.guarantee import shown
 from ..privacy.least_variance import least_law_variance
-from ..secrets.disturbance import hides_start
-from ..secrets.secret import all_responses, secret_inputs
 from ..systems.linear import LinearSystem, frequency_response
 from .controller import ObserverFeedback
 from .data import LoopData, regulation
@@ -165,7 +162,7 @@ def optimality(loop: LoopData) -> Optimality:
         found = Optimality.between(cost, lower, lower, universal)
         if lower <= least:
             return replace(found, among=_WITHOUT_NOISE)
-        if loop.never_ends and hides_start(noise.request.adjacency):
+        if loop.never_ends and noise.request.secret.hides_start:
             return replace(found, among="stationary noise of this law")
         return found
     universal = math.nan
@@ -227,10 +224,10 @@ def least_cost(loop: LoopData, shift: float | None = None) -> float:
     noise = loop.private_noise
     if loop.never_ends:
         return expected_total(loop) - _endless_excess(loop)
-    if shift is None and is_energy_ball(noise.request.adjacency):
+    if shift is None and noise.request.secret.is_energy_ball:
         return expected_total(loop)  # its noise is below every other one
     problem = DesignProblem(loop.side.plant, noise.request)
-    responses = all_responses(noise.request.adjacency, problem.plants, noise.horizon)
+    responses = problem.responses
     if responses.apart or responses.windows:
         return math.nan
     # what the noise is in the span of the moves alone costs no more
@@ -326,7 +323,7 @@ def _endless_excess(loop: LoopData) -> float:
     """
     noise = loop.private_noise
     request = noise.request
-    secret = secret_inputs(request.adjacency, loop.side.plant)
+    secret = request.secret.entering(loop.side.plant)
     if noise.process.outputs > 1 or secret.balls or secret.energies is not None:
         return math.nan
     if secret.several or secret.windows:

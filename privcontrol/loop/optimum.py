@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.blocks import cheapest_blocks, cheapest_rows, rank_read
-from ..designs.correlated import is_energy_ball
 from ..designs.designed import designed
 from ..designs.laws import laws_for
 from ..designs.output_noise import OutputNoise
@@ -56,7 +55,7 @@ def optimal_loop(
     is_laplace = request.family == "laplace" and loop.hides_states
     if not is_laplace:
         check_covered(noise)
-    if request.family.startswith("iid-") or is_energy_ball(request.adjacency):
+    if request.family.startswith("iid-") or request.secret.is_energy_ball:
         return loop  # there is nothing to choose
     if not loop.hides_states:
         return _in_turns(loop, cap, progress)

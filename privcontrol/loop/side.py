@@ -29,7 +29,6 @@ from ..numerics.linalg import product
 from ..numerics.objects import ByContent, freeze_arrays
 from ..numerics.saved import Saved
 from ..regions.jacobian import JacobianPolytope, Region
-from ..secrets.disturbance import disturbances
 from ..systems.linear import Plant, SampledSystem, root, semidefinite, singular_root
 from ..systems.nonlinear import NonlinearPlant
 from ..systems.varying import Plants, VaryingPlant, plant_of
@@ -313,9 +312,7 @@ def hidden_inputs(plant: Plant, noise: OutputNoise | None) -> list[str]:
     request = getattr(noise, "request", None)
     if request is None:
         return []
-    hidden: list[str] = []
-    for part in disturbances(request.adjacency):
-        hidden.extend(part.signals(plant))
+    hidden = request.secret.signals(plant)
     return [label for label in plant.inputs if label in hidden]
 
 

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..privacy.repetition import (
@@ -23,8 +22,9 @@ from ..privacy.repetition import (
     growth_apart,
     growth_of_run,
 )
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.secret import Apart
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ._apart import products_by_lag
 from ._patterns import largest_pattern
@@ -86,7 +86,7 @@ class RunOfChanges(ByContent, Deferred):
     """Hold the noise, the secret and the plants of a run, until they are asked for."""
 
     parts: tuple[NoisePart, ...]
-    adjacency: Adjacency
+    secret: Secrets
     plants: tuple[Plant, ...]
     horizon: int
     several: float | None = None
@@ -94,14 +94,12 @@ class RunOfChanges(ByContent, Deferred):
     def settled(self) -> ChangesOfRun:
         return self._settled
 
-    @property
-    def _secrets(self) -> list[DisturbanceAdjacency]:
-        return disturbances(self.adjacency)
-
     @cached_property
     def _settled(self) -> ChangesOfRun:
         root, error_bound = dense_root(self.parts, self.horizon)
-        longest = max(len(shape) for part in self._secrets for shape in part.shapes)
+        longest = max(
+            len(shape) for part in self.secret.disturbances for shape in part.shapes
+        )
         if root is None:  # too little is known of the responses to compare them
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         whitened = Whitening(root)
@@ -139,7 +137,7 @@ class RunOfChanges(ByContent, Deferred):
         Between them comes the largest square from below.
         """
         squares = np.zeros(self.horizon)
-        if not self._secrets[0].is_varying:
+        if not self.secret.disturbances[0].is_varying:
             columns, starts = self._levels(plant)
             solved, wrong = whitened(columns)
             later, square, largest = products_by_lag(solved, starts, wrong)
@@ -148,7 +146,7 @@ class RunOfChanges(ByContent, Deferred):
             return later, square, squares
         later = np.zeros(self.horizon)
         square = 0.0
-        for part in self._secrets:
+        for part in self.secret.disturbances:
             every = replace(part, events=2, separation=1)
             (windows,) = every.responses(plant, self.horizon).windows
             solved, wrong = whitened(windows.columns)
@@ -161,7 +159,9 @@ class RunOfChanges(ByContent, Deferred):
 
     def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
         """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
-        every = [_one_by_one(part, plant, self.horizon) for part in self._secrets]
+        every = [
+            _one_by_one(part, plant, self.horizon) for part in self.secret.disturbances
+        ]
         return (
             np.hstack([apart.columns for apart in every]),
             np.concatenate([apart.starts for apart in every]),
@@ -171,7 +171,7 @@ class RunOfChanges(ByContent, Deferred):
         self, plant: Plant, whitened: Whitening
     ) -> Iterator[tuple[NDArray, float]]:
         """Yield products of whitened responses to unit changes in a row, and their error."""
-        for part in self._secrets:
+        for part in self.secret.disturbances:
             is_level = part.profiles is None and part.duration > 1
             if not is_level or part.is_moving or part.is_varying:
                 continue

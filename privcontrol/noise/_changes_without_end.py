@@ -18,7 +18,6 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.balls import (
     Ball,
     BallMatrix,
@@ -32,6 +31,7 @@ from ..numerics.objects import ByContent
 from ..numerics.thresholds import MOST_STATES_IN_BALLS
 from ..privacy.repetition import Correlations, Spacing, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
+from ..secrets.secrets import Secrets
 from ..systems.linear import Autoregression, Plant, spectral_radius
 from ._apart import LagBounds, are_many, bounds_apart, correlations
 from ._autoregression import ChangesBehind, are_told_apart, changes_behind
@@ -41,7 +41,6 @@ from ._endless import (
     is_known,
     joint_shift,
     largest_of,
-    secrets_of,
 )
 from ._patterns import largest_pattern
 from ._varying import Inverted, inverted
@@ -54,17 +53,17 @@ from .parts import NoisePart
 
 
 def changes_without_end(
-    parts: Sequence[NoisePart], adjacency: Adjacency, plants: Sequence[Plant]
+    parts: Sequence[NoisePart], secret: Secrets, plants: Sequence[Plant]
 ) -> EndlessChanges | None:
     """Return what noise without a horizon leaves, None where that is not told."""
     if any(isinstance(part, (CoupledUnits, SeparateUnits)) for part in parts):
         return None
     noises = []
     for plant in plants:
-        (secret,) = secrets_of(adjacency, [plant])
-        if are_many(secret.signals):
+        (inputs,) = secret.under([plant])
+        if are_many(inputs.signals):
             return None
-        found = [each for each in inverted(parts, [secret]) if each is not None]
+        found = [each for each in inverted(parts, [inputs]) if each is not None]
         for each in found:
             system = each.secrets[0].system
             if each.response is not None or not spectral_radius(system) < 1:

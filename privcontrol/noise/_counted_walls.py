@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.thresholds import ROUNDED
 from ..privacy.walls import Wall
 from ._shared_limits import COMPARED
@@ -135,10 +134,9 @@ class CountedWalls:
         return found
 
 
-def for_events(walls: Sequence[Wall], secret: Adjacency) -> tuple[Wall, ...]:
+def for_events(walls: Sequence[Wall], events: int) -> tuple[Wall, ...]:
     """Return walls that several changes of a run move together."""
-    times = float(max(getattr(part, "events", 1) for part in secret.parts))
-    return tuple(wall.scaled(times) for wall in walls)
+    return tuple(wall.scaled(float(events)) for wall in walls)
 
 
 def joined(first: NDArray, second: NDArray) -> NDArray:

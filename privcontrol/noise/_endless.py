@@ -17,7 +17,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.balls import (
     CERTIFICATE_BITS,
     DECIDING_BITS,
@@ -29,18 +28,12 @@ from ..numerics.balls import (
     upper_float,
     working_bits,
 )
-from ..numerics.errors import PrivacyError, UncertifiableError
+from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, ROUNDED
-from ..secrets.disturbance import OF_ONE_PLANT, disturbances
 from ..secrets.modes import largest_mode
-from ..secrets.secret import (
-    SecretInputs,
-    SignalMoves,
-    as_secret,
-    secret_inputs,
-    seen_of,
-)
+from ..secrets.secret import SecretInputs, SignalMoves, keeping, seen_of
+from ..secrets.secrets import Secrets
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem, Plant
 from ._apart import square_of_several
@@ -50,32 +43,24 @@ T = TypeVar("T")
 
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
-_LATER_STATES = (
-    "models: a state at a later time fixes earlier ones through the inverse of the plant, "
-    "which is not known if the plant may vary; protect the initial state "
-    "(StateAdjacency(..., times=0)), or a disturbance with a DisturbanceAdjacency"
-)
-NO_NOISE = (
-    "no hidden move changes the published data: no noise is needed for this adjacency"
-)
 
 
 # -- secrets whose effect decays ---------------------------------------------------------
 
 
-def endless_secret(adjacency: Adjacency, plant: Plant) -> SecretInputs:
-    """Return the secret of an adjacency, refused if its effect does not decay."""
-    if any(part.times is not None for part in disturbances(adjacency)):
+def endless_secret(secret: Secrets, plant: Plant) -> SecretInputs:
+    """Return a secret as inputs of a plant, refused if its effect does not decay."""
+    if any(part.times is not None for part in secret.disturbances):
         raise ValueError(
             "times: without a horizon a disturbance may change at every sample; leave "
             "times out, or design for a finite horizon"
         )
-    inputs = secret_inputs(adjacency, plant)
+    inputs = secret.entering(plant)
     kept = seen_of([inputs])
-    is_moved = any(part.moved for part in disturbances(adjacency))
+    is_moved = any(part.moved for part in secret.disturbances)
     _check_forgotten(inputs, _names_of(inputs, plant), kept, is_moved)
-    (secret,) = _keeping([inputs], kept)
-    return secret
+    (found,) = keeping([inputs], kept)
+    return found
 
 
 def _names_of(inputs: SecretInputs, plant: Plant) -> tuple[str, ...]:
@@ -84,40 +69,6 @@ def _names_of(inputs: SecretInputs, plant: Plant) -> tuple[str, ...]:
         return tuple(f"mode[{k}]" for k in range(inputs.system.order))
     others = inputs.system.order - plant.order
     return (*(f"delayed[{k}]" for k in range(others)), *plant.states)
-
-
-def secrets_of(
-    adjacency: Adjacency, vertices: Sequence[Plant]
-) -> tuple[SecretInputs, ...]:
-    """Return the secret under each vertex, with the same states in all.
-
-    Raises
-    ------
-    ValueError
-        If a state at a later time is secret.
-    PrivacyError
-        If no output depends on the secret.
-    """
-    if not all(as_secret(part)._suits_any_plant for part in adjacency.parts):
-        raise ValueError(_LATER_STATES)
-    if len(vertices) > 1 and any(part.moved for part in disturbances(adjacency)):
-        raise ValueError(OF_ONE_PLANT)
-    every = [secret_inputs(adjacency, plant) for plant in vertices]
-    kept = seen_of(every)
-    if (
-        len(every) > 1 and not kept.any()
-    ):  # bounds for plants that vary are about states
-        kept[0] = True
-    return _keeping(every, kept)
-
-
-def _keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs, ...]:
-    """Return secrets with some states (n,) alone, refused if no output sees them."""
-    secrets = tuple(inputs.keeping(kept) for inputs in every)
-    systems = [secret.system for secret in secrets]
-    if not any(system.C.any() or system.D.any() for system in systems):
-        raise PrivacyError(NO_NOISE)
-    return secrets
 
 
 def _is_unseen(A: NDArray, C: NDArray) -> bool:

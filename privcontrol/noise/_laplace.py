@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..core.mechanism import Mechanism
 from ..core.noise import LaplaceNoise
 from ..numerics.balls import rational_matrix
@@ -19,10 +18,8 @@ from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, float_above, round_up
 from ..privacy.loss import KEPT, PrivacyLoss, one_coordinate
 from ..secrets.hiding import LEAVES
-from ..secrets.joint import query_of
-from ..secrets.secret import all_responses
+from ..secrets.secrets import Secrets
 from ..secrets.squares import laplace_shifts, laplace_size
-from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ..systems.powers import tell_apart
 from .grid import shift_of_resolution
@@ -32,7 +29,7 @@ from .whitened import output_sizes
 
 def laplace_loss(
     parts: Sequence[NoisePart],
-    secret: Adjacency,
+    secret: Secrets,
     plants: Sequence[Plant],
     run: int,
     resolution: NDArray | None,
@@ -64,9 +61,7 @@ def laplace_loss(
         form = total.form(plant, run)
         if form is None:
             raise ValueError("family: expected structured or independent Laplace noise")
-        manifold = trajectory_manifold(plant, run)
-        for part in secret.parts:
-            moves = part.moves(manifold)
+        for moves in secret.moves(plant, run):
             if moves.is_ball:
                 balls.append(laplace_size(form, moves, plant))
             else:
@@ -77,13 +72,12 @@ def laplace_loss(
     shifts = np.hstack(every)
     exact = len(plants) == 1 and tells_entries(parts[0], plants[0], run)
     if exact:
-        manifold = trajectory_manifold(plants[0], run)
-        exact = all(part.moves(manifold).exact for part in secret.parts)
+        exact = all(moves.exact for moves in secret.moves(plants[0], run))
     return PrivacyLoss.laplace(shifts, exact=exact)
 
 
 def _of_columns(
-    part: DrawnOnce, secret: Adjacency, plants: Sequence[Plant], run: int
+    part: DrawnOnce, secret: Secrets, plants: Sequence[Plant], run: int
 ) -> PrivacyLoss:
     """Return the loss of noise Lambda eta over a run (DPAM Theorem 2).
 
@@ -92,18 +86,17 @@ def _of_columns(
     """
     losses = []
     for plant in plants:
-        query = query_of(plant, run, secret)
-        mechanism = Mechanism(query, LaplaceNoise(part.columns))
+        mechanism = Mechanism(secret.query(plant, run), LaplaceNoise(part.columns))
         if mechanism.padding is not None:
             raise NotRealizableError(LEAVES.format(name=plant.name))
-        losses.append(mechanism.guarantee(secret).loss)
+        losses.append(mechanism.guarantee(secret.adjacency).loss)
     if len(losses) == 1:
         return losses[0]
     return one_coordinate(max(loss.pure for loss in losses))
 
 
 def _of_every_sample(
-    adjacency: Adjacency,
+    secret: Secrets,
     scale: NDArray,
     plants: Sequence[Plant],
     horizon: int,
@@ -115,7 +108,7 @@ def _of_every_sample(
     more numbers than a loss keeps, only the sum of the shifts counts.
     """
     rounding = 1 + 8 * EPS * horizon * len(scale)
-    found = [output_sizes(adjacency, plant, horizon, 1) for plant in plants]
+    found = [output_sizes(secret, plant, horizon, 1) for plant in plants]
     sizes = np.concatenate([of_plant for of_plant, _ in found])
     grid = shift_of_resolution(resolution, scale, horizon, 1)
     largest = sizes.max() / scale.min() * rounding
@@ -124,7 +117,7 @@ def _of_every_sample(
         exact = resolution is None and len(plants) == 1 and found[0][1]
         worst = (int(sizes.argmax()),) if exact and np.ptp(scale) == 0 else ()
         return replace(one_coordinate(bound), moves=(worst,))
-    responses = all_responses(adjacency, plants, horizon)
+    responses = secret.responses(plants, horizon)
     if responses.balls or responses.apart or responses.windows:
         return one_coordinate(bound)
     outputs = len(scale)

@@ -15,15 +15,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import MOST_HELD
 from ..privacy.walls import Wall
 from ..secrets.secret import SecretInputs
+from ..secrets.secrets import Secrets
 from ..systems.linear import LinearSystem, Plant, to_states
-from ._endless import secrets_of
 from .bound import Bound
 from .drawn import Unbounded
 from .parts import PartSum
@@ -89,7 +88,7 @@ class Room(Unbounded, ABC):
 
     @abstractmethod
     def walls(
-        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+        self, secret: Secrets, plants: tuple[Plant, ...], shift: float
     ) -> tuple[Wall, ...]:
         """Return the walls that hidden moves of a privacy shift come nearer to."""
 
@@ -176,11 +175,6 @@ def all_at_most(shares: Sequence[Ball]) -> bool | None:
     if False in found:
         return False
     return None if None in found else True
-
-
-def each_secret(secret: Adjacency, plants: Sequence[Plant]) -> list[SecretInputs]:
-    """Return the secret under each plant."""
-    return [secrets_of(secret, [plant])[0] for plant in plants]
 
 
 def changes_of(inputs: SecretInputs, samples: int) -> NDArray:

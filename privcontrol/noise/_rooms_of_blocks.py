@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, product
@@ -22,6 +21,7 @@ from ..numerics.thresholds import (
 )
 from ..privacy.walls import Wall, kept_share
 from ..secrets.secret import SecretInputs
+from ..secrets.secrets import Secrets
 from ..systems.linear import LinearSystem, Plant, orbit, root, to_states
 from ._counted_walls import (
     CountedWalls,
@@ -38,7 +38,6 @@ from ._room import (
     Room,
     all_at_most,
     changes_of,
-    each_secret,
     shares_of,
 )
 from ._shared_limits import shared_limits
@@ -249,12 +248,13 @@ class InnovationBlocks(Room):
     # -- what changes do to the walls --
 
     def walls(
-        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+        self, secret: Secrets, plants: tuple[Plant, ...], shift: float
     ) -> tuple[Wall, ...]:
         walls: list[Wall] = []
-        for inputs in each_secret(secret, plants):
+        for plant in plants:
+            (inputs,) = secret.under([plant])
             walls = max(walls, self.walls_of_inputs(inputs), key=leak_of)
-        return for_events(walls, secret)
+        return for_events(walls, secret.events)
 
     def walls_of_inputs(self, secret: SecretInputs) -> list[Wall]:
         """Return the walls that changes come nearer to, wherever in a block they begin."""

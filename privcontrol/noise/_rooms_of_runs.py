@@ -14,15 +14,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import LATEST, NEGLIGIBLE, ROUNDED, SHORT_RUN
 from ..privacy.horizon import Horizon, Run
 from ..privacy.walls import Wall, kept_share
-from ..secrets.disturbance import disturbances
-from ..secrets.secret import SecretInputs, all_responses
+from ..secrets.secret import SecretInputs
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant, response_from_rest
 from ._counted_walls import envelope, for_events, walls_at
 from ._room import (
@@ -33,7 +32,6 @@ from ._room import (
     all_at_most,
     at_most,
     changes_of,
-    each_secret,
     shares_of,
 )
 from .bound import Bound
@@ -65,7 +63,7 @@ class Once(Room):
         yield first, np.empty((self.samples, 0))
 
     def walls(
-        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+        self, secret: Secrets, plants: tuple[Plant, ...], shift: float
     ) -> tuple[Wall, ...]:
         return (Wall(self.radius, shift, 1.0, self.total.once),)
 
@@ -149,7 +147,7 @@ class Life(Room):
         yield self._within(draw, self.total.once, self.samples)
 
     def walls(
-        self, secret: Adjacency, plants: tuple[Plant, ...], shift: float
+        self, secret: Secrets, plants: tuple[Plant, ...], shift: float
     ) -> tuple[Wall, ...]:
         moved = _responses(secret, plants, self.bound.samples)
         stds, steps = deviations(self.total, self.bound.samples)
@@ -163,7 +161,7 @@ class Life(Room):
                 if limit < math.inf and deviation[output] > 0:
                     moves = envelope(sizes[:, output]) / deviation[output]
                     walls += walls_at(limit / deviation[output], moves)
-        return for_events(walls, secret)
+        return for_events(walls, secret.events)
 
 
 def ball_radius(total: PartSum, bound: Bound, horizon: int) -> float:
@@ -209,19 +207,21 @@ def _is_stationary(total: PartSum) -> bool:
 
 
 @lru_cache(maxsize=4)  # a search for a size asks again and again
-def _responses(secret: Adjacency, plants: tuple[Plant, ...], horizon: float) -> NDArray:
+def _responses(secret: Secrets, plants: tuple[Plant, ...], horizon: float) -> NDArray:
     """Return responses (T, p, M) of the outputs to hidden moves, or larger ones."""
     outputs = len(plants[0].C)
-    enters = len(disturbances(secret)) == len(secret.parts)
-    if horizon * outputs <= SHORT_RUN or not enters:
-        found = all_responses(secret, plants, int(horizon))
+    if horizon * outputs <= SHORT_RUN or secret.hides_start:
+        found = secret.responses(plants, int(horizon))
         columns = [found.points]
         columns += [np.linalg.norm(ball, axis=1)[:, None] for ball in found.balls]
         for several in found.windows:
             sizes = np.abs(several.columns)
             columns += [sizes[:, index].sum(axis=1)[:, None] for index in several.index]
         return np.hstack(columns).reshape(int(horizon), outputs, -1)
-    frames = [_settled(inputs, horizon) for inputs in each_secret(secret, plants)]
+    frames = []
+    for plant in plants:
+        (inputs,) = secret.under([plant])
+        frames.append(_settled(inputs, horizon))
     longest = max(len(frame) for frame in frames)
     padded = [
         np.pad(frame, ((0, longest - len(frame)), (0, 0), (0, 0))) for frame in frames

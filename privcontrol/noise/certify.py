@@ -20,10 +20,9 @@ from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon
 from ..privacy.loss import PrivacyLoss, composed
-from ..secrets.disturbance import disturbances
 from ..secrets.hiding import NoiseForm, Split
+from ..secrets.secrets import Secrets
 from ..secrets.squares import laplace_shifts, squares_of
-from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
 from ._laplace import laplace_loss, tells_entries
 from .bound import Bound
@@ -75,7 +74,7 @@ class World:
 @one_thread
 def certify(
     parts: Sequence[NoisePart],
-    secret: Adjacency,
+    adjacency: Adjacency,
     world: World,
     family: str = "gaussian",
 ) -> PrivacyLoss:
@@ -85,7 +84,8 @@ def certify(
     ----------
     parts : sequence of NoisePart
         Their sum is the noise.
-    secret : Adjacency
+    adjacency : Adjacency
+        Of the secret.
     world : World
     family : {"gaussian", "laplace", "ball", "truncated"}, optional
         Law of the noise's standard entries.
@@ -104,6 +104,7 @@ def certify(
     kinds = {type(part) for part in parts}
     if len(kinds) < len(parts) or PartSum in kinds:
         raise ValueError("parts: expected one part of a kind, got two; add them up")
+    secret = Secrets(adjacency)
     if family == "laplace":
         if world.region is not None:
             raise ValueError(
@@ -116,9 +117,9 @@ def certify(
     if family in RADIAL_LAWS or is_radial:
         return _radial_loss(parts, secret, world, family)
     if world.region is None:
-        shift = certified_shift(parts, secret, world.plants, world.horizon)
+        shift = certified_shift(parts, adjacency, world.plants, world.horizon)
     else:
-        shift = world.region.shift(parts, secret, world.horizon)
+        shift = world.region.shift(parts, adjacency, world.horizon)
     loss = shift.beside_grid(grid_shift(parts, world.resolution, world.horizon))
     if world.bound is None:
         return loss
@@ -129,7 +130,7 @@ def certify(
 
 
 def _radial_loss(
-    parts: Sequence[NoisePart], secret: Adjacency, world: World, family: str
+    parts: Sequence[NoisePart], secret: Secrets, world: World, family: str
 ) -> PrivacyLoss:
     """Return the loss of structured radial noise.
 
@@ -148,7 +149,7 @@ def _radial_loss(
         )
     if family != part.law.name:
         raise ValueError(f"family: the noise's law is not {family!r}")
-    if world.region is not None or not world.horizon.ends or disturbances(secret):
+    if world.region is not None or not world.horizon.ends or secret.disturbances:
         raise ValueError(
             f"family: {family!r} hides states over a finite horizon, of plants in a list"
         )
@@ -161,7 +162,7 @@ def _radial_loss(
         )
     if isinstance(part, Blocks):
         return _loss_of_blocks(part, secret, world)
-    shift = certified_shift(parts, secret, world.plants, world.horizon)
+    shift = certified_shift(parts, secret.adjacency, world.plants, world.horizon)
     exact = shift.exact and len(world.plants) == 1
     exact = exact and tells_entries(part, world.plants[0], int(world.horizon))
     return PrivacyLoss.radial(
@@ -169,14 +170,12 @@ def _radial_loss(
     )
 
 
-def _loss_of_blocks(part: Blocks, secret: Adjacency, world: World) -> PrivacyLoss:
+def _loss_of_blocks(part: Blocks, secret: Secrets, world: World) -> PrivacyLoss:
     """Return the loss of independent blocks of radial noise, for listed moves."""
     form = NoiseForm(part.plant, int(world.horizon), part.factor, None)
     every = []
     for plant in world.plants:
-        manifold = trajectory_manifold(plant, int(world.horizon))
-        for one in secret.parts:
-            moves = one.moves(manifold)
+        for moves in secret.moves(plant, int(world.horizon)):
             if moves.is_ball:
                 raise ValueError(
                     "adjacency: blocks of radial noise hide listed moves, got a ball; one "
@@ -200,7 +199,7 @@ def beside_radial(part: Radial, size: float, left: float) -> PrivacyLoss:
 
 
 def shifts_apart(
-    part: Radial, floor: White, secret: Adjacency, world: World
+    part: Radial, floor: White, secret: Secrets, world: World
 ) -> tuple[float, float]:
     """Return the largest shifts of radial entries and of the floor, for all plants.
 
@@ -212,14 +211,13 @@ def shifts_apart(
     sizes, lefts = [], [0.0]
     for plant in world.plants:
         try:
-            sizes.append(certified_shift((part,), secret, (plant,), run).value)
+            own = certified_shift((part,), secret.adjacency, (plant,), run)
+            sizes.append(own.value)
             continue
         except NotRealizableError:
             if plant == part.plant:
                 raise
-        manifold = trajectory_manifold(plant, run)
-        for one in secret.parts:
-            moves = one.moves(manifold)
+        for moves in secret.moves(plant, run):
             for found, is_left in ((sizes, False), (lefts, True)):
                 squares = squares_of(Split(form, is_left), moves, plant)
                 found.append(float_above(math.sqrt(squares.max()), 2))

@@ -46,9 +46,10 @@ from ..secrets.fleet import (
 )
 from ..secrets.ring import Ring
 from ..secrets.secret import SecretInputs
+from ..secrets.secrets import Secrets
 from ..systems.gain import largest_gain
 from ..systems.linear import LinearSystem, Plant
-from ._endless import secrets_of, shift_of_system
+from ._endless import shift_of_system
 from ._varying import shift_between
 from .parts import Filtered, NoisePart, Stream
 
@@ -545,7 +546,7 @@ def shift_of_unit(noise: NoisePart, adjacency: Adjacency, plant: Plant) -> float
     """Return a number that no privacy shift of a unit exceeds, in runs of any length."""
     if isinstance(noise, CoupledUnits):
         return noise.shift(adjacency, plant)
-    return shift_between([noise], secrets_of(adjacency, [plant]), math.inf)
+    return shift_between([noise], Secrets(adjacency).under([plant]), math.inf)
 
 
 def shift_of_fleet(

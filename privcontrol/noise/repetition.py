@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.adjacency import Adjacency
 from ..privacy.horizon import Horizon
 from ..privacy.repetition import Correlations
-from ..secrets.disturbance import disturbances
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ._apart import are_many
 from ._changes_of_region import RegionOfChanges
 from ._changes_of_run import RunOfChanges
 from ._changes_without_end import changes_without_end
-from ._endless import (
-    secrets_of,
-)
 from ._varying import inverted
 from .parts import Filtered, NoisePart
 
@@ -30,7 +26,7 @@ _MOST_COLUMNS = 8000
 
 def further_changes(
     parts: Sequence[NoisePart],
-    adjacency: Adjacency,
+    secret: Secrets,
     plants: Sequence[Plant],
     horizon: Horizon,
     claimed: float,
@@ -42,26 +38,26 @@ def further_changes(
     floor that share a change between them, plants that only the noise steadies, very many
     lengths, and runs whose whitened responses take seconds.
     """
-    change = adjacency.change
+    change = secret.adjacency.change
     if change is None or change.energy:
         return None
-    if len({part.is_varying for part in disturbances(adjacency)}) > 1:
+    if len({part.is_varying for part in secret.disturbances}) > 1:
         return None
-    if len(adjacency.parts) > 1 and any(part.moved for part in disturbances(adjacency)):
+    if len(secret.parts) > 1 and any(part.moved for part in secret.disturbances):
         return None  # moved events may change places, which the others' words hide
     if not horizon.ends:
-        return changes_without_end(parts, adjacency, plants)
+        return changes_without_end(parts, secret, plants)
     entries = int(horizon) * plants[0].output_count
     lengths = change.longest if change.varying else 1
     if entries > _MOST_ENTRIES or entries * (lengths or 1) > _MOST_COLUMNS:
         return None
     several = claimed if change.events > 1 else None
-    return RunOfChanges(tuple(parts), adjacency, tuple(plants), int(horizon), several)
+    return RunOfChanges(tuple(parts), secret, tuple(plants), int(horizon), several)
 
 
 def changes_of_region(
     parts: Sequence[NoisePart],
-    adjacency: Adjacency,
+    secret: Secrets,
     plants: Sequence[Plant],
     horizon: Horizon,
     claimed: float,
@@ -72,14 +68,14 @@ def changes_of_region(
     is promised. None where no more is known than of one change, as of noise that is drawn
     once.
     """
-    change = adjacency.change
+    change = secret.adjacency.change
     if change is None or change.energy or not claimed > 0:
         return None
-    if len({part.is_varying for part in disturbances(adjacency)}) > 1:
+    if len({part.is_varying for part in secret.disturbances}) > 1:
         return None
     if not all(part.drive is not None or part.white.all() for part in parts):
         return None
-    secrets = secrets_of(adjacency, plants)
+    secrets = secret.under(plants)
     if are_many(secrets[0].signals):
         return None
     noises = [each for each in inverted(parts, secrets) if each is not None]
@@ -87,7 +83,7 @@ def changes_of_region(
         len(noise.secrets) == 1 for noise in noises
     )  # all plants answer as one
     if is_one and not horizon.ends:
-        return changes_without_end(parts, adjacency, plants[:1])
+        return changes_without_end(parts, secret, plants[:1])
     several = claimed if change.spacing.is_apart else None
     unit = None if several else claimed / change.events
     begins = [isinstance(part, Filtered) and part.starts_stationary for part in parts]

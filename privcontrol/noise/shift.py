@@ -17,19 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
-from ..core.manifold import attaining
+from ..core.manifold import Moves, attaining
 from ..numerics.errors import NotRealizableError, UncertifiableError
 from ..numerics.linalg import float_above, one_thread
 from ..numerics.thresholds import CERTAIN
 from ..privacy.horizon import horizon_of
 from ..privacy.loss import PrivacyLoss
-from ..secrets.disturbance import disturbances, is_covered
 from ..secrets.hiding import LEAVES, NoiseForm
-from ..secrets.secret import SecretInputs, all_responses, secret_inputs
+from ..secrets.secret import SecretInputs
+from ..secrets.secrets import Secrets
 from ..secrets.squares import squares_of
-from ..secrets.trajectory import trajectory_manifold
 from ..systems.linear import Plant
-from ._endless import secrets_of
 from ._patterns import MOST_EXACT
 from ._varying import inverted_at_entry, shift_between
 from .fleet import shift_of_fleet
@@ -129,68 +127,66 @@ def certified_shift(
     ValueError
         If the noise or the secret has no such bound, with the reason.
     """
+    secret = Secrets(adjacency)
     horizon = horizon_of(horizon)
     lasting = not horizon.ends or any(isinstance(part, Filtered) for part in parts)
     if not (varying or lasting):
         run = int(horizon)
-        return Shift.joined([_of_run(parts, adjacency, each, run) for each in plants])
+        return Shift.joined([_of_run(parts, secret, each, run) for each in plants])
     length = horizon if varying else math.inf
     each = [plants] if varying else [[plant] for plant in plants]
     bounds = []
-    secrets = []
+    entered = []
     for those in each:
         fleet = None if varying else shift_of_fleet(parts, adjacency, those[0])
         if fleet is None:
-            secrets.append(secrets_of(adjacency, those))
-            bounds.append(shift_between(parts, secrets[-1], length, largest))
+            entered.append(secret.under(those))
+            bounds.append(shift_between(parts, entered[-1], length, largest))
         else:
             bounds.append(fleet)
     exact = False
-    if not horizon.ends and len(plants) == 1 and secrets:
-        ((secret,),) = secrets
-        exact = _is_attained(parts, adjacency, secret)
+    if not horizon.ends and len(plants) == 1 and entered:
+        ((inputs,),) = entered
+        exact = _is_attained(parts, secret, inputs)
     return Shift(float(np.max(bounds)), exact)
 
 
 def _is_attained(
-    parts: Sequence[NoisePart], adjacency: Adjacency, secret: SecretInputs
+    parts: Sequence[NoisePart], secret: Secrets, inputs: SecretInputs
 ) -> bool:
     """Return whether some hidden change has the shift of lasting noise, rather than less.
 
     A floor hides too, and an l2 gain is a bound. A state at the start is also hidden by
     what the noise was before, which nobody has seen.
     """
-    if len(parts) > 1 or secret.several or is_covered(adjacency):
+    if len(parts) > 1 or inputs.several or secret.is_covered or secret.hides_start:
         return False
-    if any(part.events > 1 and part.separation for part in disturbances(adjacency)):
+    if any(part.events > 1 and part.separation for part in secret.disturbances):
         return False
-    if any(window.size > MOST_EXACT for window in secret.windows):
-        return False
-    if len(disturbances(adjacency)) < len(adjacency.parts):
+    if any(window.size > MOST_EXACT for window in inputs.windows):
         return False
     entered, _ = parts[0].drive or (None, None)
-    return entered is None or secret.energies is not None
+    return entered is None or inputs.energies is not None
 
 
 # -- over a horizon ----------------------------------------------------------------------
 
 
 def _of_run(
-    parts: Sequence[NoisePart], adjacency: Adjacency, plant: Plant, horizon: int
+    parts: Sequence[NoisePart], secret: Secrets, plant: Plant, horizon: int
 ) -> Shift:
     """Certify how far noise hides the moves of a run of one plant."""
     form = PartSum(parts).form(plant, horizon)
-    changes = disturbances(adjacency)
-    if form is not None and not changes:
-        return _of_form(form, adjacency, plant, horizon)
-    is_alone = len(parts) == len(changes) == len(adjacency.parts) == 1
+    if form is not None and not secret.disturbances:
+        return _of_form(form, secret.moves(plant, horizon), plant)
+    is_alone = len(parts) == len(secret.disturbances) == len(secret.parts) == 1
     if is_alone and not plant.varies:
-        own = inverted_at_entry(parts[0], secret_inputs(adjacency, plant))
+        own = inverted_at_entry(parts[0], secret.entering(plant))
         if own is not None:
             square = own.shift(horizon) ** 2
-            exact = isinstance(parts[0], Driven) and not is_covered(adjacency)
+            exact = isinstance(parts[0], Driven) and not secret.is_covered
             return Shift.of_squares(np.array([square * (1 + 1e-15)]), exact)
-    responses = all_responses(adjacency, plant, horizon)
+    responses = secret.responses([plant], horizon)
     if not responses.moved.any():
         return Shift.of_squares(np.zeros(1), True)
     root, error_bound = dense_root(parts, horizon)
@@ -202,12 +198,8 @@ def _of_run(
     return Shift.of_squares(sizes**2 * (1 + 1e-15), exact, single)
 
 
-def _of_form(
-    form: NoiseForm, adjacency: Adjacency, plant: Plant, horizon: int
-) -> Shift:
+def _of_form(form: NoiseForm, moves: Sequence[Moves], plant: Plant) -> Shift:
     """Certify how far structured noise, a floor, or both hide moves of the state."""
-    manifold = trajectory_manifold(plant, horizon)
-    moves = [part.moves(manifold) for part in adjacency.parts]
     every = [squares_of(form, each, plant) for each in moves]
     exact = all(each.exact for each in moves) and form.attains(plant)
     single = not any(each.is_ball for each in moves)

@@ -14,16 +14,14 @@ import scipy.sparse
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from ..core.adjacency import Adjacency
 from ..core.manifold import EllipsoidMoves
 from ..numerics.ellipsoid import solution_error
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS, column_norms, round_up
 from ..numerics.thresholds import LARGEST_EXCESS, MANY_DIMENSIONS
-from ..secrets.disturbance import disturbances
 from ..secrets.run_moves import RunMoves
-from ..secrets.secret import Responses, all_responses
-from ..secrets.trajectory import trajectory_manifold
+from ..secrets.secret import Responses
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ._apart import largest_apart
 from ._windows import largest_of_windows
@@ -37,14 +35,14 @@ _Solved = tuple[NDArray, NDArray]
 
 
 def output_sizes(
-    adjacency: Adjacency, plant: Plant, horizon: int, norm: int
+    secret: Secrets, plant: Plant, horizon: int, norm: int
 ) -> tuple[NDArray, bool]:
     """Bound the norms of the responses to moves, and say whether they are attained."""
-    if len(adjacency.parts) == 1 and not disturbances(adjacency):
-        moves = adjacency.moves(trajectory_manifold(plant, horizon))
+    if len(secret.parts) == 1 and not secret.disturbances:
+        (moves,) = secret.moves(plant, horizon)
         if isinstance(moves, RunMoves):
             return moves.output_sizes(plant, norm), True
-    responses = all_responses(adjacency, plant, horizon)
+    responses = secret.responses([plant], horizon)
     exact = responses.exact
     sizes = column_norms(responses.points, norm).tolist()
     for ball in responses.balls:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ..core.adjacency import Adjacency
 from ..privacy.walls import Wall
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ._room import Room
 from ._rooms_of_blocks import InnovationBlocks
@@ -34,7 +34,7 @@ def room_of(parts: Sequence[NoisePart], bound: Bound) -> Room:
 
 def walls_of(
     parts: Sequence[NoisePart],
-    secret: Adjacency,
+    secret: Secrets,
     plants: Sequence[Plant],
     bound: Bound,
     shift: float,
@@ -54,7 +54,7 @@ def walls_of(
 @lru_cache(maxsize=8)  # a design asks again for what it found
 def _walls_for(
     parts: tuple[NoisePart, ...],
-    secret: Adjacency,
+    secret: Secrets,
     plants: tuple[Plant, ...],
     bound: Bound,
     shift: float,

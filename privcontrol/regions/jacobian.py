@@ -25,7 +25,7 @@ from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..numerics.thresholds import FINE
 from ..privacy.hidden import rounded_down
-from ..secrets.disturbance import disturbances
+from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
 from ..systems.nonlinear import (
     NonlinearPlant,
@@ -267,9 +267,7 @@ class JacobianPolytope(PlantPolytope):
             If too many entries of the Jacobians vary.
         """
         instance_of(adjacency, Adjacency, "adjacency", "StateAdjacency")
-        secret: set[str] = set()
-        for part in disturbances(adjacency):
-            secret.update(part.signals(self.plant_data))
+        secret = Secrets(adjacency).signals(self.plant_data)
         parts = self.parts.copy()
         known = matrix_of(self.plant_data)
         for k, name in enumerate(self.plant_data.inputs, start=self.plant_data.order):

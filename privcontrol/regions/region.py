@@ -40,8 +40,8 @@ from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
 from ..privacy.horizon import Horizon, horizon_of
-from ..secrets.disturbance import disturbances
-from ..secrets.secret import UncertainMoves, as_secret
+from ..secrets.secret import UncertainMoves
+from ..secrets.secrets import Secrets
 from ..systems.linear import LinearSystem, Plant
 from .halving import MOST_ENTRIES, Glance, largest_shift, signs
 from .near import shift_nearby
@@ -680,9 +680,7 @@ class PlantBox(ByContent, PlantRegion):
 
     def _mattering(self, adjacency: Adjacency) -> NDArray:
         """Mask (n + p, n + m) of uncertain entries on which the response to a secret depends."""
-        secret: set[str] = set()
-        for part in disturbances(adjacency):
-            secret.update(part.signals(self.sys))
+        secret = Secrets(adjacency).signals(self.sys)
         enters = [name in secret for name in self.sys.inputs]
         return (self._spread > 0) & np.append(np.ones(self.sys.order, bool), enters)
 
@@ -766,7 +764,7 @@ class PlantBox(ByContent, PlantRegion):
         count = int(entries.sum())
         if count <= _MOST_OF_POLYTOPE:
             return self.plants(adjacency)
-        standing = _STANDING_DENSE if disturbances(adjacency) else _STANDING
+        standing = _STANDING_DENSE if Secrets(adjacency).disturbances else _STANDING
         corners = generator(0).choice([-1.0, 1.0], size=(standing, count))
         offsets = corners * self._spread[entries]
         return tuple(self._moved(entries, offset) for offset in offsets)
@@ -893,4 +891,5 @@ def near_shift(
 def _moves_of(part: Adjacency, box: PlantBox, horizon: int) -> UncertainMoves:
     """The moves of one part of an adjacency under all plants of a box."""
     widths = LinearSystem(box.A, box.B, box.C, box.D)
-    return as_secret(part).uncertain(box.sys, widths, horizon)
+    (secret,) = Secrets(part).parts
+    return secret.uncertain(box.sys, widths, horizon)

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Adjacency, Radius
+from ..core.adjacency import Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..numerics.arguments import helpful_fields
 from ..numerics.checks import (
@@ -46,7 +46,6 @@ from .disturbed import (
 )
 from .moving import either_signal, either_time, moved_columns, other_columns
 from .secret import (
-    MOST_LENGTHS,
     Responses,
     SecretInputs,
     SignalMoves,
@@ -54,7 +53,7 @@ from .secret import (
     WindowMoves,
     Windows,
 )
-from .states import InitialStateAdjacency, PlantAdjacency
+from .states import PlantAdjacency
 
 #: Caveats of a disturbance adjacency.
 INITIAL_STATE = "the initial state"
@@ -854,48 +853,3 @@ def _checked_profiles(profiles: object) -> tuple:
             "profiles: expected at least one array of numbers that are not all zero"
         )
     return shapes
-
-
-def disturbances(adjacency: Adjacency | None) -> list[DisturbanceAdjacency]:
-    """The parts of an adjacency that are about disturbances."""
-    if adjacency is None:
-        return []
-    return [part for part in adjacency.parts if isinstance(part, DisturbanceAdjacency)]
-
-
-def hides_start(adjacency: Adjacency) -> bool:
-    """Return whether some of the moves are of states, at given times."""
-    return len(disturbances(adjacency)) < len(adjacency.parts)
-
-
-def is_covered(adjacency: Adjacency) -> bool:
-    """Return whether noise is designed for a larger set of moves than is asked for."""
-    return any(part.window is not None for part in disturbances(adjacency))
-
-
-def come_once(adjacency: Adjacency) -> bool:
-    """Return whether there are only changes that come once, whenever they start."""
-    changes = disturbances(adjacency)
-    for part in changes:
-        if part.norm != "single" or part.times is not None or part.events > 1:
-            return False
-    return len(changes) == len(adjacency.parts)
-
-
-def is_plain(adjacency: Adjacency) -> bool:
-    """Return whether changes of few lengths come once, whenever they start."""
-    for part in disturbances(adjacency):
-        if part.is_varying or part.duration > MOST_LENGTHS:
-            return False
-    return come_once(adjacency)
-
-
-def is_dense(adjacency: Adjacency) -> bool:
-    """Return whether it takes noise that is correlated over the whole horizon.
-
-    So it does for disturbances, and for balls of states next to other moves.
-    """
-    if disturbances(adjacency):
-        return True
-    starts = [p for p in adjacency.parts if isinstance(p, InitialStateAdjacency)]
-    return len(adjacency.parts) > 1 and any(part.norm == 2 for part in starts)

@@ -27,7 +27,8 @@ from .disturbance import DisturbanceAdjacency
 from .disturbed import entered_by_signals
 from .joint import JointAdjacency
 from .ring import Ring
-from .secret import SecretInputs, secret_inputs, seen_of
+from .secret import SecretInputs, seen_of
+from .secrets import Secrets
 
 #: Units from which on a symmetry is looked for.
 _FEWEST = 3
@@ -189,7 +190,7 @@ def _restricted(
 
 def _is_seen(adjacency: Adjacency, plant: Plant) -> bool:
     """Return whether some output sees a change."""
-    inputs = secret_inputs(adjacency, plant)
+    inputs = Secrets(adjacency).entering(plant)
     kept = inputs.keeping(seen_of([inputs])).system
     return bool(kept.C.any() or kept.D.any())
 
@@ -311,7 +312,7 @@ def symmetric_plant(adjacency: Adjacency, plant: Plant) -> Symmetric | Ring | No
 
     One that is a ring to rounding is taken as one, if its units are not all alike.
     """
-    inputs = secret_inputs(adjacency, plant)
+    inputs = Secrets(adjacency).entering(plant)
     secret = inputs.keeping(seen_of([inputs]))
     one = _of_one_input(secret)
     if one is None:

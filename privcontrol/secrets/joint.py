@@ -13,20 +13,11 @@ from ..core.manifold import AffineManifold, FiniteMoves, Moves
 from ..numerics.objects import Frozen
 from ..privacy.repetition import Change
 from ..privacy.sentences import unknown_repetition
-from ..systems.linear import (
-    Plant,
-)
-from .disturbance import INITIAL_STATE, DisturbanceAdjacency, disturbances
+from .disturbance import INITIAL_STATE, DisturbanceAdjacency
 from .disturbed import (
     DisturbedManifold,
-    DisturbedQuery,
 )
 from .run_moves import BallMoves
-from .trajectory import (
-    OutputQuery,
-    PlantQuery,
-    trajectory_manifold,
-)
 
 
 class JointAdjacency(Adjacency, Frozen):
@@ -134,15 +125,6 @@ class JointAdjacency(Adjacency, Frozen):
         for part in sorted(self.parts, key=lambda part: part.change is None):
             clauses += part.caveats(inner)
         clauses.append("moves of several parts at once")
-        if len(disturbances(self)) < len(self.parts):
+        if not all(isinstance(part, DisturbanceAdjacency) for part in self.parts):
             clauses = [text for text in clauses if text != INITIAL_STATE]
         return tuple(dict.fromkeys(clauses))
-
-
-def query_of(plant: Plant, horizon: int, adjacency: Adjacency) -> PlantQuery:
-    """Return the map from the secret of an adjacency to a plant's outputs."""
-    found = disturbances(adjacency)
-    if not found:
-        return OutputQuery(trajectory_manifold(plant, horizon))
-    signals = dict.fromkeys(name for part in found for name in part.signals(plant))
-    return DisturbedQuery(DisturbedManifold(plant, horizon, tuple(signals)))

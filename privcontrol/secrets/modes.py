@@ -20,8 +20,7 @@ from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import BLOCK, UNSEEN
 from ..systems.linear import Plant
-from .disturbance import disturbances
-from .secret import as_secret
+from .secrets import Secrets
 
 #: Distance of eigenvalues below which they are one mode. Rounding splits a chain of four
 #: by about as much.
@@ -142,9 +141,10 @@ def modes(plant: Plant, adjacency: Adjacency, horizons: ArrayLike) -> tuple[Mode
     nor of a plant that varies.
     """
     horizons = np.asarray(horizons)
-    if disturbances(adjacency) or plant.varies:
+    hidden = Secrets(adjacency)
+    if hidden.disturbances or plant.varies:
         return ()
-    secret = as_secret(adjacency)
+    (secret,) = hidden.parts
     directions = secret.starting(plant, int(horizons.max())).system.B
     times = secret._move_times
     # units do not matter

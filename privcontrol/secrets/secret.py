@@ -9,17 +9,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
-from ..core.manifold import AffineManifold, Moves
+from ..core.manifold import Moves
 from ..numerics.balls import (
     submatrix,
 )
+from ..numerics.errors import PrivacyError
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..privacy.repetition import ONCE, Spaced, Spacing
@@ -46,6 +46,9 @@ from .trajectory import trajectory_manifold
 #: among which the shape of the noise is optimised.
 MOST_LENGTHS = 40
 MOST_VARIANTS = 128
+NO_NOISE = (
+    "no hidden move changes the published data: no noise is needed for this adjacency"
+)
 
 
 @dataclass(frozen=True)
@@ -611,68 +614,6 @@ class Secret(Adjacency):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _OfData(Secret):
-    """Moves of a plant's trajectory that an adjacency about any data names."""
-
-    adjacency: Adjacency
-    _suits_any_plant = False
-
-    def moves(self, manifold: AffineManifold) -> Moves:
-        return self.adjacency.moves(manifold)
-
-    @property
-    def statement(self) -> str:
-        return self.adjacency.statement
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.adjacency.to_dict()
-
-    def entering(self, plant: Plant) -> SecretInputs:
-        raise TypeError(
-            "adjacency: expected a DisturbanceAdjacency, an InitialStateAdjacency "
-            "or a StateAdjacency of the first samples without a horizon, got "
-            f"{type(self.adjacency).__name__}"
-        )
-
-
-def as_secret(adjacency: Adjacency) -> Secret:
-    """Return an adjacency as a secret of a plant."""
-    return adjacency if isinstance(adjacency, Secret) else _OfData(adjacency)
-
-
-@lru_cache(maxsize=2)  # a search for a floor asks again and again
-def all_responses(
-    adjacency: Adjacency, plants: Plant | Sequence[Plant], horizon: int
-) -> Responses:
-    """Return the responses to all moves under the dynamics of each of some plants."""
-    if isinstance(plants, Plant):
-        plants = (plants,)
-    secrets = [as_secret(part) for part in adjacency.parts]
-    found = [part.responses(plant, horizon) for plant in plants for part in secrets]
-    return Responses.joined(found)
-
-
-def secret_inputs(adjacency: Adjacency, plant: Plant) -> SecretInputs:
-    """Return all parts of an adjacency as inputs of a plant.
-
-    Raises
-    ------
-    TypeError
-        If a part is about other data than those of a plant.
-    ValueError
-        If a part depends on a horizon, or is hidden by its energy together with others.
-    """
-    found = [as_secret(part).entering(plant) for part in adjacency.parts]
-    if len(found) > 1 and any(each.energies is not None for each in found):
-        raise ValueError(
-            'adjacency: norm="l2" without a horizon is designed alone; design for it '
-            "alone (with its radius it hides single changes of the same inputs too), or "
-            "give the other parts as a duration"
-        )
-    return SecretInputs.of_parts(found)
-
-
 def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
     """Return the mask (n,) of states that a secret reaches and an output sees.
 
@@ -683,3 +624,12 @@ def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
     entered = np.any([system.B.any(axis=1) for system in systems], axis=0)
     seen = np.any([system.C.any(axis=0) for system in systems], axis=0)
     return reached_states(links, entered) & reached_states(links.T, seen)
+
+
+def keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs, ...]:
+    """Return secrets with some states (n,) alone, refused if no output sees them."""
+    secrets = tuple(inputs.keeping(kept) for inputs in every)
+    systems = [secret.system for secret in secrets]
+    if not any(system.C.any() or system.D.any() for system in systems):
+        raise PrivacyError(NO_NOISE)
+    return secrets

@@ -18,8 +18,8 @@ from ..numerics.checks import real_array
 from ..numerics.errors import UncertifiableError
 from ..numerics.labels import time_axis, with_units
 from ..privacy.guarantee import counted, shown
-from ..secrets.disturbance import disturbances
 from ..secrets.modes import Mode, modes
+from ..secrets.secrets import Secrets
 from ..secrets.trajectory import output_query
 from ..systems.linear import Plant
 from ..systems.varying import Plants, VaryingPlant, plant_of
@@ -210,7 +210,7 @@ def horizon_growth(
             "adjacency: expected an Adjacency such as StateAdjacency, got "
             f"{type(adjacency).__name__}"
         )
-    if disturbances(adjacency):
+    if Secrets(adjacency).disturbances:
         raise TypeError(
             "adjacency: expected a StateAdjacency or an InitialStateAdjacency, got one "
             "about a disturbance, of which modes of the state say little; options(sys, "

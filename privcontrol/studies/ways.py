@@ -32,7 +32,8 @@ from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.sentences import in_percent, percent
 from ..response import pandas
-from ..secrets.disturbance import DisturbanceAdjacency, disturbances
+from ..secrets.disturbance import DisturbanceAdjacency
+from ..secrets.secrets import Secrets
 from ..systems.composed import with_local_loop
 from ..systems.linear import LinearSystem, Plant, reachability_gramian, spectral_radius
 from ..systems.varying import Plants, plant_of
@@ -503,7 +504,7 @@ def _ways(
     horizon, adjacency = asked["horizon"], asked["adjacency"]
     yield _Way("shaped", sys, {})
     yield _Way(_INDEPENDENT, sys, {"family": "iid-gaussian"})
-    if not disturbances(adjacency):
+    if not Secrets(adjacency).disturbances:
         if horizon.ends and asked["budget"].epsilon:
             for name, law in _LAWS.items():
                 yield _Way(f"shaped, {name}", sys, {"family": law})
@@ -605,7 +606,7 @@ def _percent(increase: float | None) -> str:
 def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     """Leave out noise that takes long."""
     horizon, adjacency = given["horizon"], given["adjacency"]
-    if not (disturbances(adjacency) and horizon.ends):
+    if not (Secrets(adjacency).disturbances and horizon.ends):
         return
     first = sys if isinstance(sys, ct.StateSpace) else sys[0]
     entries = horizon * first.noutputs

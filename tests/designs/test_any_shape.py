@@ -27,7 +27,7 @@ from privcontrol.noise.parts import Correlated, Filtered
 from privcontrol.noise.shift import certified_shift
 from privcontrol.numerics.ellipsoid import rough_shape
 from privcontrol.secrets.disturbed import causal_map
-from privcontrol.secrets.secret import secret_inputs
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import LinearSystem, Plant, frequency_response
 
 ONE = pc.PrivacyBudget(gdp=1.0)
@@ -104,7 +104,7 @@ def test_no_signs_of_a_run_show_more_and_some_show_as_much(seed):
 @pytest.mark.parametrize("duration", [2, 7, 14])
 def test_no_signs_of_a_run_of_any_length_show_more(duration):
     shaping = LinearSystem(*map(np.array, ([[0.5]], [[1.0]], [[0.7]], [[1.0]])))
-    secret = secret_inputs(change(duration), Plant.of(lag(0.9)))
+    secret = Secrets(change(duration)).entering(Plant.of(lag(0.9)))
     found = shift_behind(shaping, secret)
     undone = shaping.inverse()
     samples = 500
@@ -122,7 +122,7 @@ def test_the_dual_is_proven_where_signs_are_too_many():
     """At 30 samples a factor proves sum d, which is above what some signs attain."""
     shaping = LinearSystem(*map(np.array, ([[0.2]], [[1.0]], [[-0.6]], [[1.0]])))
     plant = Plant.of(ct.ss(-0.7, 1, 1, 0.4, 1, inputs=["w"], outputs=["y"]))
-    secret = secret_inputs(change(30), plant)
+    secret = Secrets(change(30)).entering(plant)
     found = shift_behind(shaping, secret) ** 2
     left = shaping.inverse().after(secret.system).impulse_response(400)[:, 0, 0]
     rows = np.array([np.r_[np.zeros(k), left[: 400 - k]] for k in range(30)])
@@ -474,7 +474,7 @@ def test_no_noise_of_a_run_costs_less_than_its_bound(outputs, share):
     horizon, duration = 60, 3
     price = LinearSystem.gain(np.eye(outputs))
     plant = ct.ss(0.9, 1, np.ones((outputs, 1)), 0, 1, inputs=["w"])
-    secret = secret_inputs(change(duration), Plant.of(plant))
+    secret = Secrets(change(duration)).entering(Plant.of(plant))
     signs = np.array(list(itertools.product([1, -1], repeat=duration)))[:4]
     changes = np.zeros((horizon, 1, 4))
     changes[:duration, 0] = signs.T

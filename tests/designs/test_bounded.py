@@ -25,7 +25,6 @@ from scipy.special import erfinv
 import privcontrol as pc
 from privcontrol.noise import _rooms_of_blocks
 from privcontrol.noise._counted_walls import leak_of
-from privcontrol.noise._endless import secrets_of
 from privcontrol.noise._room import Room
 from privcontrol.noise._rooms_of_blocks import InnovationBlocks
 from privcontrol.noise.bound import Bound
@@ -34,6 +33,7 @@ from privcontrol.noise.parts import Filtered
 from privcontrol.noise.within import room_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import LinearSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
@@ -223,7 +223,7 @@ def test_detection_by_a_test_that_sees_the_walls():
 def walls_at(noise, multiple, horizon=35_000):
     bound = Bound(noise.std * multiple, np.array([np.inf]), horizon)
     walls = walls_of(
-        noise.parts, EVENT, (noise.plant_data,), bound, noise.guarantee.gdp
+        noise.parts, Secrets(EVENT), (noise.plant_data,), bound, noise.guarantee.gdp
     )
     return leak_of(walls), room_of(noise.parts, bound)
 
@@ -272,7 +272,7 @@ def moved_by(span, order, limits, changes=math.inf):
     when = pc.DisturbanceAdjacency({"u": 1.0}, moved=span)
     noise = designed(adjacency=when, order=order)
     bound = Bound(noise.std * limits, np.array([changes * noise.std[0]]), np.inf)
-    (secret,) = secrets_of(when, [noise.plant_data])
+    (secret,) = Secrets(when).under([noise.plant_data])
     return room_of(noise.parts, bound), secret
 
 

@@ -13,9 +13,9 @@ import privcontrol as pc
 from privcontrol.designs.spectrum import FrequencyGrid
 from privcontrol.designs.sums import LevelSums
 from privcontrol.noise._autoregression import changes_behind
-from privcontrol.noise._endless import secrets_of
 from privcontrol.noise._levels import Levels
 from privcontrol.privacy.repetition import Spacing
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import Autoregression, Plant
 
 #: Samples of a level at most, and lags at which what is left of impulses is correlated.
@@ -105,7 +105,7 @@ def test_correlations_are_known_until_they_are_a_billionth():
         cases += [(5e-10**left, k), (5e-9**left, k + 1)]
     for pole, k in cases:
         plant = ct.ss(pole, 1, 1, 0, 1, inputs=["w"], outputs=["y"])
-        (inputs,) = secrets_of(secret, [Plant.of(plant)])
+        (inputs,) = Secrets(secret).under([Plant.of(plant)])
         white = Autoregression.of(np.zeros(1), 1.0)
         found = changes_behind(white, inputs)
         assert len(found.products) == reaches[k] - longest + 1

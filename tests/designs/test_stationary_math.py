@@ -23,6 +23,7 @@ from privcontrol.designs.spectrum import (
 )
 from privcontrol.noise._autoregression import is_stable
 from privcontrol.noise._endless import endless_secret
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import (
     LinearSystem,
     Plant,
@@ -476,7 +477,7 @@ def test_the_spectrum_for_a_ball_is_proven_to_a_fiftieth_of_the_gap(seed):
     """It hides the ball, and random spectra that hide it cost at least the bound."""
     rng = np.random.default_rng(seed)
     plant = Plant.of(random_plant(rng, 4, 3, 1, feedthrough=0))
-    secret = endless_secret(pc.InitialStateAdjacency(1.0), plant)
+    secret = endless_secret(Secrets(pc.InitialStateAdjacency(1.0)), plant)
     grid = FrequencyGrid.fitting(poles_of(secret.system), 1)
     identity = np.tile(np.eye(3), (len(grid.points), 1, 1))
     responses = Responses.of(secret, grid.points)
