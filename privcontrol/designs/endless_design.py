@@ -229,6 +229,9 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
         reached = estimated / allowed**2 if problem.secret.several else math.inf
         if least is not None and min(least.cost, reached) <= enough:
             break
+    if problem.sums is not None:
+        apart = _cheapest_within(replace(problem, counts_apart=True), allowed)
+        return min(least or apart, apart, key=lambda each: each.cost)
     if least is None:
         raise refusal or UncertifiableError("order: no noise is certified")
     if problem.secret.several_apart:

@@ -64,6 +64,7 @@ class ShapingProblem(ByContent):
     order: int | None
     gap: float
     enough: float = math.inf  # a bound at which the search for it ends
+    counts_apart: bool = False  # several changes, as if they shared nothing
 
     @cached_property
     def grid(self) -> FrequencyGrid:
@@ -76,11 +77,11 @@ class ShapingProblem(ByContent):
 
     @cached_property
     def sums(self) -> LevelSums | None:
-        """The sums of long levels at a distance, None if the secret is another one."""
+        """The sums of levels at a distance, None if the secret is another one."""
         secret = self.secret
-        if not (secret.several_apart and are_told_apart(secret)):
+        if self.counts_apart or len(secret.signals) != 1:
             return None
-        if secret.longest < LONG_CHANGE or len(secret.signals) != 1:
+        if not (secret.several_apart and are_told_apart(secret)):
             return None
         (moves,) = secret.signals
         return LevelSums(moves.longest, moves.spacing)

@@ -47,9 +47,9 @@ def size(plant, **secret):
 @pytest.mark.parametrize(
     "pole, events, separation, apart, anywhere",
     [
-        (0.9, 7, 96, 2.646, 4.747),
-        (0.99, 7, 96, 2.910, 5.611),
-        (0.9, 20, 4, 6.57, 10.245),
+        (0.9, 7, 96, 2.634, 4.747),
+        (0.99, 7, 96, 2.876, 5.611),
+        (0.9, 20, 4, 5.206, 10.245),
     ],
 )
 def test_a_distance_saves_what_it_should(pole, events, separation, apart, anywhere):
@@ -352,7 +352,7 @@ def test_in_a_region_that_varies_events_count_by_their_distance():
     lags = pc.PlantPolytope([lag(0.9), lag(0.88)])
     several, alone = (designed(lag(0.9), each, models=lags) for each in (apart, one))
     growth = alone.guarantee.repeated(3, separation=8).gdp / alone.guarantee.gdp
-    assert several.std == pytest.approx(growth * alone.std, rel=1e-6)
+    assert alone.std < several.std < 0.97 * growth * alone.std
     assert growth < 2.1
 
 
