@@ -21,7 +21,7 @@ from scipy.stats import norm
 from ..noise._rooms_of_runs import Once
 from ..noise.parts import Filtered, Structured, White
 from ..noise.within import room_of
-from ..numerics.thresholds import BLOCK, ROUGH, ROUNDED
+from ..numerics.thresholds import BLOCK, FINE, ROUGH, ROUNDED
 from ..privacy.horizon import Run
 from ..privacy.law import GaussianLaw
 from ..systems.linear import output_variances, singular_root, stacks_of
@@ -540,8 +540,11 @@ def _apart(
 def _epochs(read: Sequence[_Read]) -> list[tuple[float, float]]:
     """Growths q, and by what each multiplies the probability of a tail."""
     last = read[-1].told
-    if not last.root.any() and last.open.shape == read[0].turn.shape:
-        return [(1.0, 1.0)]  # one vector, whose law stays the same
+    rank, unknown = last.open.shape
+    if unknown == rank and np.linalg.norm(last.root) <= FINE:
+        # one vector, whose law stays the same up to rounding: its estimate is hundreds
+        # of times smaller than what is added here
+        return [(1 + ROUNDED, 1.0)]
     high = _largest_growth(read) * (1 + ROUNDED)
     found = []
     for count in range(1, _EPOCHS + 1):

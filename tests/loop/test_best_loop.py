@@ -521,6 +521,42 @@ def test_margins_hold_jointly_over_the_run(kind):
     assert (errors > 0.6 * margins).any(axis=1).mean() > 0.1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_no_reading_reveals_is_one_vector(seed):
+    """Nothing is known of x(0), so no reading tells A^t S eta from the plant's own state."""
+    plant = random_plant(seed, radius=1.0)
+    samples, probability = 60, 0.05
+    noise = pc.design_output_noise(
+        plant,
+        horizon=samples,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        models="exact",
+    )
+    loops = [
+        pc.private_lqg(plant, 1, 1, 1e-4, 1e-2, own, P0=None, estimator="kalman")
+        for own in (noise, None)
+    ]
+    direction = np.array([1.0, -0.5, 0.2])
+    margins = loops[0].margins(direction, probability=probability)
+    quiet = loops[1].margins(direction, probability=probability, horizon=samples)
+    each = scipy.stats.norm.isf(probability / (2 * samples))
+    rest = quiet / each
+    caused = np.empty(samples)
+    column = noise.factor
+    for t in range(samples):
+        caused[t] = np.linalg.norm(direction @ column)
+        column = plant.A @ column
+    candidates = [each * np.hypot(rest, caused)]
+    for share in np.linspace(0.01, 0.99, 99):
+        radius = scipy.stats.chi.isf(probability * share, noise.factor.shape[1])
+        tail = scipy.stats.norm.isf(probability * (1 - share) / (2 * samples))
+        candidates.append(tail * rest + radius * caused)
+    known = np.isfinite(margins)
+    least = min(candidates, key=lambda each: each[known].sum())
+    np.testing.assert_allclose(margins[known], least[known], rtol=1e-6)
+
+
 # -- the optimum -----------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ The powers of a plant are known to 180 bits at every sample, never silently less
 """
 
 import re
+from fractions import Fraction
 
 import cases
 import control as ct
@@ -26,9 +27,13 @@ from privcontrol.numerics.balls import (
 )
 from privcontrol.secrets import modes
 from privcontrol.systems import gramian, powers
-from privcontrol.systems.linear import Plant
+from privcontrol.systems.linear import LinearSystem, Plant, VaryingSystem
 from privcontrol.systems.powers import FreeResponse
-from privcontrol.systems.transitions import accurate_columns
+from privcontrol.systems.transitions import (
+    accurate_columns,
+    forced_responses,
+    run_responses,
+)
 
 
 @pytest.mark.parametrize("states, samples", [(3, 400), (30, 120)])
@@ -260,6 +265,26 @@ def test_exact_responses_are_the_same_from_rows_and_from_states(samples):
         column = rational_matrix(np.eye(5)[:, [k]])
         alone = powers.rational_response(plant, column, samples)
         assert [row[k] for row in every.table()] == alone.entries()
+
+
+@pytest.mark.parametrize("kind", ["free", "forced"])
+def test_outputs_that_hardly_see_a_growing_state_are_known_like_doubles(kind):
+    """x1 + x2 grows 16-fold at every sample, and y = x1 - x2 decays."""
+    samples = 40
+    own, other = 8.05, 7.95
+    A = np.array([[own, other], [other, own]])
+    one = LinearSystem(
+        A, np.array([[1.0], [0]]), np.array([[1.0, -1]]), np.zeros((1, 1))
+    )
+    plant = VaryingSystem.of_samples([one] * samples)
+    factor = Fraction(own) - Fraction(other)
+    exact = [float(factor**t) for t in range(samples)]
+    if kind == "free":
+        found = run_responses(plant, one.B, np.zeros(1, int), samples).ravel()
+    else:
+        found = forced_responses(plant, samples, np.ones(1))[:, 0]
+        exact = [0.0, *exact[:-1]]
+    np.testing.assert_array_equal(found, exact)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 40])
