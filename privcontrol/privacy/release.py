@@ -363,7 +363,7 @@ def roundings(grid: Step | Sequence[Step] | None, count: int) -> list[Rounding]:
 
 
 #: Numbers of Python that are taken as they are where a double would be next to them.
-_EXACT = (RationalNumber, Decimal)
+_EXACT = (RationalNumber, Decimal, np.longdouble)
 
 
 def exact_data(
@@ -456,9 +456,8 @@ def exact_numbers(
     doubles = real_array(_readable(x), name)
     flat = doubles.ravel().tolist()
     if not all(isinstance(entry, Number) for entry in entries):  # arrays, lists of them
-        given = np.asarray(x)
-        check_no_truth([given], name)
-        entries = given.ravel().tolist() if given.dtype.kind in "iu" else flat
+        entries = [number for part in entries for number in np.ravel(part).tolist()]
+        check_no_truth(entries, name)
     values = []
     for entry, double in zip(entries, flat, strict=True):
         if isinstance(entry, int | np.integer):
@@ -470,8 +469,8 @@ def exact_numbers(
                 "values"
             )
         elif isinstance(entry, _EXACT) and double != 0:  # else it may fill the memory
-            if isinstance(entry, Decimal):
-                entry = Fraction(entry)
+            if not isinstance(entry, RationalNumber):
+                entry = Fraction(*entry.as_integer_ratio())
             values.append(Rational(int(entry.numerator), int(entry.denominator)))
         else:
             values.append(rational(double))

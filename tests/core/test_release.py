@@ -132,6 +132,22 @@ def test_a_number_is_a_value_whatever_its_type():
         exact_data([3.0, 5.0], "x", resolution=[0.5])
 
 
+def test_integers_beside_arrays_of_doubles_are_read_exactly():
+    """2^53 + 1 and 2^53 + 3 are 2 apart, and the doubles next to them 4."""
+    x = [np.array([2**53 + 1, 2**53 + 3]), np.array([0.5, 0.25])]
+    found, _ = exact_data(x, "x")
+    assert found == [2**53 + 1, 2**53 + 3, Rational(1, 2), Rational(1, 4)]
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="they are doubles")
+@pytest.mark.parametrize("made", [list, tuple, np.array])
+def test_long_doubles_are_read_exactly(made):
+    x = made([np.longdouble(2) ** 53 + k for k in (1, 3)])
+    assert exact_data(x, "x")[0] == [2**53 + 1, 2**53 + 3]
+    with pytest.raises(TypeError, match="x: expected integers"):
+        exact_data(x, "x", 1, counts=True)
+
+
 def test_counts_are_integers_of_the_resolution():
     for x in ([3, -7], np.array([3, -7]), [np.int8(3), -7]):
         counted, doubles = exact_data(x, "x", resolution=0.001, counts=True)
