@@ -45,6 +45,9 @@ _ROUND_OFF = float(10 * EPS)
 #: Rounding errors of the rules of the literature, which use SciPy's normal quantile.
 _RULE_ROUND_OFF = float(16 * EPS)
 
+#: The smallest positive number that is not subnormal.
+_LEAST = sys.float_info.min
+
 #: A number, or an array of them.
 Numbers = float | NDArray
 
@@ -94,7 +97,8 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
     """Return `kappa` rounded up, a delta that may be promised.
 
     Parameters, shapes and errors are those of `kappa`, but for a `y` of infinity, where
-    it is one. The result is zero only where `y` is.
+    it is one. The result is zero only where `y` is, and never a subnormal number, which a
+    processor may take for zero once a library has told it to.
 
     Examples
     --------
@@ -108,11 +112,11 @@ def kappa_upper(epsilon: ArrayLike, y: ArrayLike) -> Numbers:
         above = _kappa(float(epsilon), min(size * (1 + _ROUND_OFF), sys.float_info.max))
         for _ in range(8):
             above = math.nextafter(above, math.inf)
-        return min(above, 1.0) if size else 0.0
+        return min(max(above, _LEAST), 1.0) if size else 0.0
     with np.errstate(over="ignore"):
         larger = np.minimum(np.multiply(y, 1 + _ROUND_OFF), sys.float_info.max)
-    delta = round_up(kappa(epsilon, larger), ulps=8)
-    return _plain(np.where(np.equal(y, 0), 0.0, np.minimum(delta, 1.0)))
+    delta = np.clip(round_up(kappa(epsilon, larger), ulps=8), _LEAST, 1.0)
+    return _plain(np.where(np.equal(y, 0), 0.0, delta))
 
 
 def kappa_inverse(epsilon: ArrayLike, delta: ArrayLike) -> Numbers:
