@@ -85,7 +85,8 @@ _SEVERAL = "at most %s agents share their knowledge with the eavesdropper"
 _PAIRWISE = (
     "others see only the messages of a hidden node and the noise that it shares with "
     "them, never a state x_i(t) together with y_i(t)",
-    "neighbours share each noise over a private channel, and use it in one run only",
+    "neighbours share each secret over a private channel, and use it in one run only",
+    "the noise that SHAKE-256 makes of a secret counts as random",
     "an agent that drops out before its first message leaves its shared noise in the "
     "sum, and counts as one of the coalition once its neighbours have repaired the sum",
 )
@@ -503,10 +504,10 @@ class PrivateConsensus(Frozen):
             To be given with shared noise: 32 secret bytes that both ends of each link
             hold, fresh for this run; see `pair_keys`.
         path : path, optional
-            File that keeps the agent's messages, one for each agent and each run. An
-            agent that is started again with the same path continues with the same
-            messages. Without a file it would draw new noise, and a second first message
-            halves the variance that hides the value.
+            File on a local disk that keeps the agent's messages, one for each agent and
+            each run. An agent that is started again with the same path continues with the
+            same messages. Without a file it would draw new noise, and a second first
+            message halves the variance of the noise that it draws alone.
 
         Returns
         -------

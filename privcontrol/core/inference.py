@@ -35,7 +35,7 @@ from .row_noise import RowLaw, RowNoise, row_law, size_for
 _METRIC = "the metric's map and its constant are as given"
 #: What every mechanism with noise on its output assumes of the model.
 ROWS_ALONE = (
-    "its round-off is small against the noise",
+    "its round-off, and that of its inputs to doubles, is small against the noise",
     "it answers each row of a batch on its own",
 )
 

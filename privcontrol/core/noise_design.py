@@ -151,10 +151,10 @@ class NoiseDesign(PricedByShape):
         tr(W Gamma), the weighted variance of the noise.
     lower_bound : float
         No noise of the family with the same guarantee costs less; NaN where no bound is
-        known. Of radial noise in one block it bounds all in one block: independent
-        blocks, which are tried under a weight, may cost less. For Laplace noise it is the
-        least cost for a ball of moves, and else the cost of the cheapest ellipsoid around
-        them, up to r times too low for r directions.
+        known. With a floor, none that has this floor. Of radial noise in one block it
+        bounds all in one block: independent blocks, which are tried under a weight, may
+        cost less. For Laplace noise it is the least cost for a ball of moves, and else the
+        cost of the cheapest ellipsoid around them, up to r times too low for r directions.
     attained : ndarray, shape (k, s), or None
         Tangent moves at which the guarantee is attained, where some are known.
         ``worst_moves`` (n, s) are the same as moves of the data.
@@ -228,7 +228,7 @@ class NoiseDesign(PricedByShape):
     def gap(self) -> float:
         """cost / lower_bound - 1, the largest possible gain of a better design.
 
-        NaN where no bound is known. Gaussian designs close the gap. The bound for Laplace
+        With a floor that is one with the same floor. NaN where no bound is known. Gaussian designs close the gap. The bound for Laplace
         noise around listed moves is not tight, and a gap of up to r - 1 may be left for r
         directions.
         """

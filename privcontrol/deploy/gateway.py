@@ -79,8 +79,9 @@ class Gateway(Publisher):
     ----------
     noise : OutputNoise
     path : str or Path, optional
-        File that keeps the noise, as secret as the plant's outputs; mode 0600. Without
-        it the gateway ends with its process.
+        File on a local disk that keeps the noise, as secret as the plant's outputs; mode
+        0600. Over a network two machines may both get its lock, and publish one sample
+        with two draws of noise. Without it the gateway ends with its process.
     ledger : PrivacyLedger, optional
         Is charged with ``guarantee`` before the first sample, and records how far the
         gateway has come, with a mark that its file holds too. So it refuses an older

@@ -539,7 +539,8 @@ class PrivacyBudget(Saved):
     is not the probability that the factor is exceeded: Gaussian noise of exactly (1, 0.01)
     exceeds exp(1) with probability 5.35 %.
 
-    Budgets do not add; the guarantees of releases compose.
+    Numbers mean the decimals that Python prints for them, so ten releases of epsilon = 0.1
+    keep within epsilon = 1. Budgets do not add; the guarantees of releases compose.
     ``PrivacyGuarantee.black_box(budget, adjacency)`` is the guarantee of a release made
     elsewhere.
 

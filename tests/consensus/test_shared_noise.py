@@ -394,6 +394,7 @@ def test_the_guarantee_names_its_adversary_and_what_it_takes_for_granted():
         "at most 2 agents share their knowledge",
         "worst coalition [1 5]",
         "over a private channel",
+        "the noise that SHAKE-256 makes of a secret counts as random",
         "drops out before its first message",
     ):
         assert words in text
