@@ -1015,3 +1015,11 @@ def test_files_hold_how_often_and_how_far_apart_as_two_numbers(kind):
     assert decode(written) == moves
     with pytest.raises(ValueError, match="events"):
         decode({**written, "events": "4"})
+
+
+def test_changes_of_two_kinds_are_as_many_and_as_near_as_those_of_either():
+    spacing = Spacing.joint([Spacing(4, 5), Spacing(2, 3)])
+    assert spacing == Spacing(4, 3)
+    assert list(spacing.lags) == [3, 6, 9]
+    assert spacing.within(5) == Spacing(2, 3)
+    assert spacing.within(6) == Spacing(3, 3)
