@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,72 +214,35 @@ def _lag_bounds(
     for tau <= L. Later x_i goes on by A^(tau - L), and W_j(0) stays. All products from tau
     on are at most y times what is left of a response from tau on, by Cauchy and Schwarz.
     """
-    A, B, C, D = system.matrices
-    states = BallMatrix(A.nrows(), changes.shape[2])
-    responses = []
-    for values in changes:
-        entering = ball_matrix(values)
-        responses.append(C * states + D * entering)
-        states = A * states + B * entering
-    backwards = A.transpose()
-    echoes = [gramian * states]
-    for response in reversed(responses):
-        later_on = backwards * echoes[-1]
-        echoes.append(C.transpose() * response + later_on)
-    during = [enclosure(response) for response in responses]
-    at_end = states
-    ended = enclosure(states)
-    weighed = enclosure(gramian * states)
+    answers = _Answers(system, gramian, changes)
     length = len(changes)
     found = []
     beyond = square
     for lag in range(first, length):
-        response = during[lag:]
-        later = [*response, ended]
-        left = np.diag(_products([*response, weighed], later)).max()
+        left, products = answers.during(lag)
         beyond = min(beyond, math.sqrt(square * left))
-        products = _products(later, [*during[: length - lag], enclosure(echoes[lag])])
         if lag == 0:  # no two changes of one input begin at once
             products[columns[:, None] == columns] = 0.0
         found.append(min(float(products.max()), beyond))
-
-    heard = []
-    echo = echoes[-1]
-    for _ in range(LEAP):
-        heard.append(enclosure(echo))
-        echo = backwards * echo
-    values, errors = zip(*heard, strict=True)
-    together = np.hstack(values), np.hstack(errors)
-
-    def largest_after(then: BallMatrix, ended: Enclosed) -> float:
-        """Bound all products from the time on at which these are the states."""
-        left = np.diag(_products([enclosure(gramian * then)], [ended])).max()
-        return math.sqrt(square * left)
-
-    orbit = Orbit(A, at_end)
     samples = max(first - length, 0)
     for _ in range(0, SETTLING, LEAP):
-        states = orbit.at(samples)
-        ended = enclosure(states)
-        bound = largest_after(states, ended)
+        left, ended = answers.after(samples)
+        bound = math.sqrt(square * left)
         if not bound <= 2 * beyond:  # the digits are used up
             break
         beyond = min(beyond, bound)
         if beyond <= NEGLIGIBLE * square:
             break
-        products = _products([ended], [together])
-        by_lag = products.reshape(len(products), LEAP, -1).max(axis=(0, 2))
-        found += np.minimum(by_lag, beyond).tolist()
+        found += np.minimum(answers.going_on(ended), beyond).tolist()
         samples += LEAP
-
     lags = list(range(first, first + len(found) + 1))
     found.append(beyond)
     for _ in range(DOUBLINGS):
         if beyond <= NEGLIGIBLE * square:
             break
         samples = 2 * samples + 1
-        states = orbit.at(samples)
-        bound = largest_after(states, enclosure(states))
+        left, _ = answers.after(samples)
+        bound = math.sqrt(square * left)
         if not bound <= 2 * beyond:
             break
         beyond = min(beyond, bound)
@@ -286,6 +250,76 @@ def _lag_bounds(
         found.append(beyond)
     bounds = largest_later(np.array(found)) * (1 + 16 * EPS)
     return LagBounds(np.array(lags), bounds)
+
+
+class _Answers:
+    """The responses h(t) to changes (L, q, S), the states X after them and W, in balls."""
+
+    def __init__(
+        self, system: LinearSystem, gramian: BallMatrix, changes: NDArray
+    ) -> None:
+        A, B, C, D = system.matrices
+        states = BallMatrix(A.nrows(), changes.shape[2])
+        responses = []
+        for values in changes:
+            entering = ball_matrix(values)
+            responses.append(C * states + D * entering)
+            states = A * states + B * entering
+        self._backwards = A.transpose()
+        self._gramian = gramian
+        self._orbit = Orbit(A, states)  # from the end of the changes on
+        self._responses = [enclosure(response) for response in responses]
+        self._echoes = [gramian * states]  # W(L) first
+        for response in reversed(responses):
+            later_on = self._backwards * self._echoes[-1]
+            self._echoes.append(C.transpose() * response + later_on)
+
+    @cached_property
+    def _ended(self) -> Enclosed:
+        return enclosure(self._orbit.at(0))
+
+    @cached_property
+    def _weighed(self) -> Enclosed:
+        return enclosure(self._echoes[0])
+
+    @cached_property
+    def _last_echoes(self) -> Enclosed:
+        """(A^T)^t W(0) for t = 0 .. LEAP - 1, side by side."""
+        heard = []
+        echo = self._echoes[-1]
+        for _ in range(LEAP):
+            heard.append(enclosure(echo))
+            echo = self._backwards * echo
+        values, errors = zip(*heard, strict=True)
+        return np.hstack(values), np.hstack(errors)
+
+    def during(self, lag: int) -> tuple[float, NDArray]:
+        """Bound |<s_a, s_b>| (S, S) at a ``lag`` of less than L samples.
+
+        What is left of a change that long after it began, squared, comes first.
+        """
+        response = self._responses[lag:]
+        later = [*response, self._ended]
+        left = np.diag(_products([*response, self._weighed], later)).max()
+        earlier = self._responses[: len(response)]
+        products = _products(later, [*earlier, enclosure(self._echoes[lag])])
+        return float(left), products
+
+    def after(self, samples: int) -> tuple[float, Enclosed]:
+        """Bound the square of what is left of a change so many samples after its end.
+
+        The states at that time come second.
+        """
+        states = self._orbit.at(samples)
+        ended = enclosure(states)
+        weighed = enclosure(self._gramian * states)
+        return float(np.diag(_products([weighed], [ended])).max()), ended
+
+    def going_on(self, ended: Enclosed) -> NDArray:
+        """Bound |<s_a, s_b>| (LEAP,) at the lag that led to these states, and later ones."""
+        products = _products([ended], [self._last_echoes])
+        by_lag = products.reshape(len(products), LEAP, -1).max(axis=(0, 2))
+        return np.asarray(by_lag)
 
 
 def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:

@@ -141,31 +141,44 @@ class Levels(ByContent):
         """
         count = spacing.events
         signed = min(count - 1, _SIGNED)
-        patterns = np.arange(1 << signed)
-        sums_of_pair = count * len(patterns) + 2 * self.longest
+        patterns = 1 << signed
+        sums_of_pair = count * patterns + 2 * self.longest
         if sums_of_pair * self.longest**2 > _MOST_SUMS:
             return math.inf
         shared = np.array([self.at(lag) for lag in spacing.lags])
-        alike, opposed = (2 * each for each in self._in_a_row(spacing.separation))
+        in_a_row = self._in_a_row(spacing.separation)
         # whether each of the last ones has another sign than plus
-        differs = patterns[:, None] >> np.arange(signed) & 1
+        differs = np.arange(patterns)[:, None] >> np.arange(signed) & 1
         earlier = np.where(differs, shared[:signed, 1], shared[:signed, 0])[:, 1:]
         # the largest sum, by the length of the last level and the signs of the last ones
-        sums = np.repeat(self._energies[:, None], len(patterns), axis=1)
+        sums = np.repeat(self._energies[:, None], patterns, axis=1)
         for known in range(1, count):
-            best = np.empty((2, self.longest, len(patterns)))
             gain = 2 * earlier[:, : known - 1].sum(axis=1)
-            for sign, gains in enumerate([gain, gain[::-1]]):
-                is_same = differs[:, 0] == sign
-                for pattern in patterns.tolist():
-                    in_a_row = alike if is_same[pattern] else opposed
-                    most = (sums[:, [pattern]] + in_a_row).max(axis=0)
-                    best[sign, :, pattern] = most + self._energies + gains[pattern]
-            ended = best.reshape(2, self.longest, 2, -1).max(axis=2)
-            sums = np.moveaxis(ended, 0, 2).reshape(self.longest, -1)
+            sums = self._with_another(sums, gain, in_a_row)
         places = np.arange(signed + 1, count)
         further = float(np.dot(count - places, shared[signed:].max(axis=1, initial=0)))
         return (float(sums.max()) + 2 * further) * (1 + 16 * count * EPS)
+
+    def _with_another(
+        self, sums: NDArray, gain: NDArray, in_a_row: tuple[NDArray, NDArray]
+    ) -> NDArray:
+        """Return the largest sums (k, patterns) with one more level, by its length and sign.
+
+        ``gain`` (patterns,) is what a level of plus sign shares with those before the last
+        one, and ``in_a_row`` what it shares with that. The sign of the earliest level that
+        was known is forgotten.
+        """
+        alike, opposed = (2 * each for each in in_a_row)
+        patterns = len(gain)
+        best = np.empty((2, self.longest, patterns))
+        for sign, gains in enumerate([gain, gain[::-1]]):
+            for pattern in range(patterns):
+                is_same = pattern & 1 == sign
+                shared = alike if is_same else opposed
+                most = (sums[:, [pattern]] + shared).max(axis=0)
+                best[sign, :, pattern] = most + self._energies + gains[pattern]
+        ended = best.reshape(2, self.longest, 2, -1).max(axis=2)
+        return np.moveaxis(ended, 0, 2).reshape(self.longest, -1)
 
 
 def with_later(shared: NDArray, further: float) -> NDArray:

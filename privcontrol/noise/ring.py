@@ -217,7 +217,8 @@ def _shift_of_one(
     return float_above(math.sqrt(square) + _beyond(whitening, near), 4)
 
 
-class _Waves(NamedTuple):
+@dataclass(frozen=True)
+class _Waves:
     """V = M^-1 G_k of some waves in doubles, with bounds of the errors of all entries.
 
     Attributes
@@ -267,41 +268,60 @@ class _Waves(NamedTuple):
         sizes = np.sqrt(nonzero(energies))
         return self.scaled(np.exp2(-np.round(np.log2(sizes))))._products(lags)
 
+    @cached_property
+    def _wrong(self) -> list[NDArray]:
+        """The norms (K,) of the errors of A, B, C and D."""
+        return [_norm(error) for error in self.errors]
+
+    @cached_property
+    def _sizes(self) -> list[NDArray]:
+        """Bounds (K,) of the norms of A, B, C and D."""
+        norms = [_norm(matrix) for matrix in self.matrices]
+        pairs = zip(norms, self._wrong, strict=True)
+        return [(norm + wrong) * (1 + ROUNDED) for norm, wrong in pairs]
+
     def _products(self, lags: int) -> tuple[NDArray, NDArray]:
         A, B, C, D = self.matrices
-        of_A, of_B, of_C, of_D = (_norm(error) for error in self.errors)
-        a, b, c, d = (
-            (_norm(matrix) + _norm(error)) * (1 + ROUNDED)
-            for matrix, error in zip(self.matrices, self.errors, strict=True)
-        )
+        of_A, of_B, _, of_D = self._wrong
+        a, b, _, d = self._sizes
         unit = _unit(A)
         energy = _Energy.of_powers(A, of_A)
         P = _gramian(A, C)
         p = _norm(P)
-        residual = P - _turned(A) @ P @ A - _turned(C) @ C
-        wrong = _norm(residual) + unit * (p + a**2 * p + c**2)
-        wrong = wrong + 2 * a * p * of_A + 2 * c * of_C
-        of_gramian = (
-            2 * wrong * (np.sqrt(energy.of(B)) + np.sqrt(energy.most) * of_B) ** 2
-        )
         echo = _turned(A) @ P @ B + _turned(C) @ D
-        of_echo = p * (b * of_A + a * of_B) + d * of_C + c * of_D
-        of_echo = of_echo + unit * (a * p * b + c * d)
         values = [(_turned(B) @ P @ B + D * D)[:, 0, 0]]
-        errors = 2 * p * b * of_B + 2 * d * of_D + unit * (p * b**2 + d**2)
         state, longest = B, b
         for _ in range(1, lags):
             values.append((_turned(echo) @ state)[:, 0, 0])
             state = A @ state
             longest = np.maximum(longest, _norm(state))
+        of_first = 2 * p * b * of_B + 2 * d * of_D + unit * (p * b**2 + d**2)
         steps = of_B + lags * (unit * a + of_A) * longest
         of_state = np.sqrt(2 * energy.most) * steps
-        later = of_echo * (longest + of_state) + _norm(echo) * (
-            of_state + unit * longest
-        )
-        errors = of_gramian + np.maximum(errors, later)
+        of_later = self._error_of_echo(p) * (longest + of_state)
+        of_later = of_later + _norm(echo) * (of_state + unit * longest)
+        errors = self._error_of_gramian(P, energy) + np.maximum(of_first, of_later)
         errors = np.where(np.isnan(errors), math.inf, errors)
         return np.stack(values, axis=1), errors * (1 + ROUNDED)
+
+    def _error_of_gramian(self, P: NDArray, energy: _Energy) -> NDArray:
+        """Bound (K,) by how much P is wrong for what is entered by B."""
+        A, B, C, _ = self.matrices
+        of_A, of_B, of_C, _ = self._wrong
+        a, _, c, _ = self._sizes
+        p = _norm(P)
+        residual = P - _turned(A) @ P @ A - _turned(C) @ C
+        wrong = _norm(residual) + _unit(A) * (p + a**2 * p + c**2)
+        wrong = wrong + 2 * a * p * of_A + 2 * c * of_C
+        entered = np.sqrt(energy.of(B)) + np.sqrt(energy.most) * of_B
+        return 2 * wrong * entered**2
+
+    def _error_of_echo(self, p: NDArray) -> NDArray:
+        """Bound (K,) the error of A^T P B + C^T D, for P of the norms p (K,)."""
+        of_A, of_B, of_C, of_D = self._wrong
+        a, b, c, d = self._sizes
+        exact = p * (b * of_A + a * of_B) + d * of_C + c * of_D
+        return exact + _unit(self.matrices[0]) * (a * p * b + c * d)
 
 
 def _joined(
