@@ -345,14 +345,14 @@ def covering_ellipsoid(
         is_violated = False
         for k, ball in enumerate(balls):
             root = units[k] * np.sqrt(of_units[k])
+            units[k] = _axes(root)
             _, s, vt = _svd(np.linalg.solve(found.factor, ball))
-            added = [_axes(root)]
             if s[0] > 1 + max(tol, sharpness) / 8:  # less is cheaply enlarged
                 is_violated = True
-                added.append(vt[s > 1].T)
+                units[k] = np.hstack([units[k], vt[s > 1].T])
                 if not is_large:
-                    added.append(_turns(root, vt[s > _NEAR].T, sharpness))
-            units[k] = np.hstack(added)
+                    turns = _turns(root, vt[s > _NEAR].T, sharpness)
+                    units[k] = np.hstack([units[k], turns])
             factor = _reaching(factor, ball)
         sizes = np.sqrt(_squares(np.linalg.solve(factor, points)))
         if (sizes > 1).any():  # no longer among those chosen

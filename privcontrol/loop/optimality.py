@@ -26,11 +26,13 @@ from ..core.noise import GaussianNoise
 from ..designs.output_noise import OutputNoise
 from ..designs.problem import DesignProblem
 from ..noise.parts import Blocks
+from ..noise.process import NoiseProcess
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import nonzero, rank_tolerance
 from ..numerics.thresholds import ALIKE
 from ..privacy.guarantee import shown
 from ..privacy.least_variance import least_law_variance
+from ..secrets.secret import Responses
 from ..systems.linear import LinearSystem, frequency_response
 from .controller import ObserverFeedback
 from .data import LoopData, regulation
@@ -230,38 +232,75 @@ def least_cost(loop: LoopData, shift: float | None = None) -> float:
     responses = problem.responses
     if responses.apart or responses.windows:
         return math.nan
+    narrow = _NarrowNoise.of(noise.process, responses)
+    if narrow is None:
+        return math.nan  # rounding hides how large the noise is
     # what the noise is in the span of the moves alone costs no more
     design = loop.known_design
-    total = noise_covariance(noise.process)
-    sizes = np.sqrt(np.diag(total))
-    units = nonzero(sizes)[:, None]  # of the outputs
-    points = responses.points / units
-    balls = [ball / units for ball in responses.balls]
-    basis = _basis(np.hstack([points, *balls]))
-    total = total / units / units.T
-    information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
-    values, turn = np.linalg.eigh((information + information.T) / 2)
-    if values[0] <= rank_tolerance(information, values):
-        return math.nan  # rounding hides how large the noise is
-    spread = turn / np.sqrt(values)
-    covariance = spread @ spread.T
-    narrow = units * (basis @ covariance @ basis.T) * units.T
     plant = loop.side.plant
-    known = DenseKnowledge.of(plant, loop.weights, narrow, design.P0)
+    known = DenseKnowledge.of(plant, loop.weights, narrow.whole, design.P0)
     K = design.regulator(loop.side, loop.weights, noise.horizon)
     gains = known.gains(noise.horizon)
     law = ObserverFeedback.of(loop.side, K, gains, design.form)
-    columns = (units * basis).reshape(noise.process.samples, noise.process.outputs, -1)
+    columns = narrow.basis.reshape(noise.process.samples, noise.process.outputs, -1)
     dynamics = LoopDynamics(loop.dynamics.side, law)
     errors = dynamics.errors(loop.cost_rows, {"noise": columns}, noise.process.samples)
-    passed = errors.reshape(-1, errors.shape[2]) @ covariance
+    passed = errors.reshape(-1, errors.shape[2]) @ narrow.covariance
     slope = passed.T @ passed
-    axes = [_axes(basis.T @ ball, slope) for ball in balls]
-    moves = np.hstack([basis.T @ points, *axes])
-    spent = float(np.sum(slope * information))
+    axes = [_axes(ball, slope) for ball in narrow.balls]
+    moves = np.hstack([narrow.points, *axes])
+    spent = float(np.sum(slope * narrow.information))
     allowed = problem.allowed if shift is None else shift
     bound = allowed**2 * _price(slope, moves) - spent
     return expected_total(loop) - _saved(loop, known) - bound
+
+
+@dataclass(frozen=True)
+class _NarrowNoise:
+    """What the noise of a run is in the span of the hidden moves, and these in the span.
+
+    Attributes
+    ----------
+    basis : ndarray, shape (T p, r)
+        Of the span.
+    covariance, information : ndarray, shape (r, r)
+        Of the noise in this basis, and its inverse.
+    points : ndarray, shape (r, M)
+    balls : list of ndarray, shape (r, q)
+    whole : ndarray, shape (T p, T p)
+        The covariance of such outputs.
+    """
+
+    basis: NDArray
+    covariance: NDArray
+    information: NDArray
+    points: NDArray
+    balls: list[NDArray]
+    whole: NDArray
+
+    @classmethod
+    def of(cls, process: NoiseProcess, responses: Responses) -> _NarrowNoise | None:
+        """Return that of noise, None where rounding hides how large it is."""
+        total = noise_covariance(process)
+        units = nonzero(np.sqrt(np.diag(total)))[:, None]  # of the outputs
+        points = responses.points / units
+        balls = [ball / units for ball in responses.balls]
+        basis = _basis(np.hstack([points, *balls]))
+        total = total / units / units.T
+        information = basis.T @ np.linalg.pinv(total, hermitian=True) @ basis
+        values, turn = np.linalg.eigh((information + information.T) / 2)
+        if values[0] <= rank_tolerance(information, values):
+            return None
+        spread = turn / np.sqrt(values)
+        covariance = spread @ spread.T
+        return cls(
+            units * basis,
+            covariance,
+            information,
+            basis.T @ points,
+            [basis.T @ ball for ball in balls],
+            units * (basis @ covariance @ basis.T) * units.T,
+        )
 
 
 def _saved(loop: LoopData, known: DenseKnowledge) -> float:

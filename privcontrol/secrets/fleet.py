@@ -422,57 +422,79 @@ def _places(system: LinearSystem, owner: NDArray) -> NDArray | None:
     return np.take_along_axis(places, order, axis=1)
 
 
+class _Parts:
+    """A plant of N units as blocks (N, a, N, b) from one unit to another, and the rest.
+
+    The states that the units share are outside of the blocks.
+    """
+
+    def __init__(self, system: LinearSystem, places: NDArray, shared: NDArray) -> None:
+        A, B, C, D = system.matrices
+        N, m = places.shape
+        units = places.ravel()
+        self.count = N
+        self.A = A[np.ix_(units, units)].reshape(N, m, N, m)
+        self.B = B[units].reshape(N, m, N, 1)
+        self.C = C[:, units].reshape(N, 1, N, m)
+        self.D = D.reshape(N, 1, N, 1)
+        self.to_units = A[np.ix_(units, shared)].reshape(N, m, -1)
+        self.from_units = A[np.ix_(shared, units)].reshape(-1, N, m)
+        self.common = A[np.ix_(shared, shared)]
+        self.entered = B[shared]
+        self.read = C[:, shared]
+
+
 def _modes(
     system: LinearSystem, places: NDArray, shared: NDArray
 ) -> tuple[LinearSystem, LinearSystem, tuple[float, float, float, float]]:
     """Return the systems of a difference and of the mean, and how far they are away."""
-    A, B, C, D = system.matrices
-    N, m = places.shape
-    root = math.sqrt(N)
-    units = places.ravel()
-    # blocks (N, a, N, b) from one unit to another
-    of_A = A[np.ix_(units, units)].reshape(N, m, N, m)
-    of_B = B[units].reshape(N, m, N, 1)
-    of_C = C[:, units].reshape(N, 1, N, m)
-    of_D = D.reshape(N, 1, N, 1)
-    to_units = A[np.ix_(units, shared)].reshape(N, m, -1)
-    from_units = A[np.ix_(shared, units)].reshape(-1, N, m)
-    common = A[np.ix_(shared, shared)]
-    (A_own, A_mean), (B_own, B_mean), (C_own, C_mean), (D_own, D_mean) = map(
-        _both, (of_A, of_B, of_C, of_D)
-    )
+    parts = _Parts(system, places, shared)
+    root = math.sqrt(parts.count)
+    A_own, A_mean = _both(parts.A)
+    B_own, B_mean = _both(parts.B)
+    C_own, C_mean = _both(parts.C)
+    D_own, D_mean = _both(parts.D)
     own = LinearSystem(A_own, B_own, C_own, D_own)
+    to_units = root * parts.to_units.mean(axis=0)
+    from_units = root * parts.from_units.mean(axis=1)
+    entered = root * parts.entered.mean(axis=1, keepdims=True)
+    read = root * parts.read.mean(axis=0, keepdims=True)
     mean = LinearSystem(
-        np.block(
-            [
-                [A_mean, root * to_units.mean(axis=0)],
-                [root * from_units.mean(axis=1), common],
-            ]
-        ),
-        np.vstack([B_mean, root * B[shared].mean(axis=1, keepdims=True)]),
-        np.hstack([C_mean, root * C[:, shared].mean(axis=0, keepdims=True)]),
+        np.block([[A_mean, to_units], [from_units, parts.common]]),
+        np.vstack([B_mean, entered]),
+        np.hstack([C_mean, read]),
         D_mean,
     )
-    wrong_A = [
-        _differences(of_A, A_own, A_mean),
-        _from_one(to_units, mean.A[:m, m:] / root),
-        _from_one(from_units.swapaxes(0, 1), mean.A[m:, :m][None] / root),
-    ]
-    wrong_B = np.sum(_differences(of_B, B_own, B_mean) ** 2, axis=(0, 1, 3))
-    wrong_B += np.sum(_from_one(B[shared], mean.B[m:] / root) ** 2, axis=0)
-    wrong_C = [
-        _differences(of_C, C_own, C_mean),
-        _from_one(C[:, shared], mean.C[:, m:] / root),
-    ]
-    wrong_D = np.sum(_differences(of_D, D_own, D_mean) ** 2, axis=(0, 1, 3))
-    squares = (
-        sum(float(np.sum(wrong**2)) for wrong in wrong_A),
-        float(wrong_B.max()),
-        sum(float(np.sum(wrong**2)) for wrong in wrong_C),
-        float(wrong_D.max()),
+    return own, mean, _distances(parts, own, mean)
+
+
+def _distances(
+    parts: _Parts, own: LinearSystem, mean: LinearSystem
+) -> tuple[float, float, float, float]:
+    """Bound how far A, B, C and D are from those of a plant with these systems.
+
+    A and C in the Frobenius norm, and of B and D the norm of a column.
+    """
+    m = own.order
+    root = math.sqrt(parts.count)
+    of_units = _differences(parts.A, own.A, mean.A[:m, :m])
+    to_units = _from_one(parts.to_units, mean.A[:m, m:] / root)
+    from_units = parts.from_units.swapaxes(0, 1)
+    from_units = _from_one(from_units, mean.A[m:, :m][None] / root)
+    of_A = sum(float(np.sum(wrong**2)) for wrong in (of_units, to_units, from_units))
+    of_units = _differences(parts.B, own.B, mean.B[:m])
+    of_B = np.sum(of_units**2, axis=(0, 1, 3))
+    of_B += np.sum(_from_one(parts.entered, mean.B[m:] / root) ** 2, axis=0)
+    of_units = _differences(parts.C, own.C, mean.C[:, :m])
+    read = _from_one(parts.read, mean.C[:, m:] / root)
+    of_C = sum(float(np.sum(wrong**2)) for wrong in (of_units, read))
+    of_units = _differences(parts.D, own.D, mean.D)
+    of_D = np.sum(of_units**2, axis=(0, 1, 3))
+    a, b, c, d = (
+        math.sqrt(square) * (1 + 1e-9)
+        for square in (of_A, float(of_B.max()), of_C, float(of_D.max()))
     )
-    of_A, of_B, of_C, of_D = (math.sqrt(square) * (1 + 1e-9) for square in squares)
-    return own, mean, (of_A, of_B, of_C, of_D)
+    return a, b, c, d
 
 
 def _differences(blocks: NDArray, own: NDArray, mean: NDArray) -> NDArray:

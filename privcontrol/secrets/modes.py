@@ -236,29 +236,11 @@ def _mode(
     block, basis, coordinates = space
     values = np.diag(block)
     longest = int(horizons.max())
-    excited = coordinates @ moves
-    lengths = np.linalg.norm(basis @ excited, axis=0)
-    present = lengths > UNSEEN * np.linalg.norm(moves, axis=0)
-    if not present.any():
-        return None
-    largest = float(np.abs(values).max())
-    radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
     first = 0 if times is None else min(times)
     latest = longest - 1 if times is None else max(times)
-    scaled = block / radius
-    outputs = C @ basis
-    excited = excited[:, present]
-    past = np.full(latest, np.inf)
-    if scaled.diagonal().all():  # no pure delay
-        inverse = np.linalg.inv(scaled)
-        past = _sizes(outputs, inverse, inverse @ excited, latest)[::-1]
-    sizes = np.append(past, _sizes(outputs, scaled, excited, longest))
-    seen = np.linalg.norm(C, 2) * lengths[present].max()
-    if not sizes[latest : latest + len(values)].max() > UNSEEN * seen:
+    sizes = _sizes_by_age(space, C, moves, latest, longest)
+    if sizes is None:
         return None
-    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
-    with np.errstate(over="ignore"):
-        sizes = sizes * radius**ages
 
     def peak(horizon: int) -> float:
         """The largest norm over the ages that a horizon has."""
@@ -270,14 +252,46 @@ def _mode(
     with np.errstate(over="ignore", invalid="ignore"):
         growth = float(peaks[-1] / base) if base > 0 else np.inf
     shares = np.abs(np.einsum("ik,ki->i", basis, coordinates))
-    middle = values[np.argsort(np.abs(values))[len(values) // 2]]
+    sorted_values = values[np.argsort(np.abs(values))]
+    middle = sorted_values[len(values) // 2]
     return Mode(
         eigenvalue=complex(middle.real, abs(middle.imag)),
-        kind=_kind(largest, len(values), growth),
+        kind=_kind(float(np.abs(values).max()), len(values), growth),
         states=_leading_states(plant.states, shares),
         sizes=peaks,
         growth=growth,
     )
+
+
+def _sizes_by_age(
+    space: _Subspace, C: NDArray, moves: NDArray, latest: int, longest: int
+) -> NDArray | None:
+    """The largest outputs of a subspace after moves, at ages from -latest to longest - 1.
+
+    None if no move excites it or no output sees it.
+    """
+    block, basis, coordinates = space
+    excited = coordinates @ moves
+    lengths = np.linalg.norm(basis @ excited, axis=0)
+    present = lengths > UNSEEN * np.linalg.norm(moves, axis=0)
+    if not present.any():
+        return None
+    excited = excited[:, present]
+    largest = float(np.abs(np.diag(block)).max())
+    radius = largest if largest > EPS else 1.0  # a pure delay decays by itself
+    scaled = block / radius
+    outputs = C @ basis
+    past = np.full(latest, np.inf)
+    if scaled.diagonal().all():  # no pure delay
+        inverse = np.linalg.inv(scaled)
+        past = _sizes(outputs, inverse, inverse @ excited, latest)[::-1]
+    sizes = np.append(past, _sizes(outputs, scaled, excited, longest))
+    seen = np.linalg.norm(C, 2) * lengths[present].max()
+    if not sizes[latest : latest + len(block)].max() > UNSEEN * seen:
+        return None
+    ages = np.arange(-latest, len(sizes) - latest, dtype=float)
+    with np.errstate(over="ignore"):
+        return sizes * radius**ages
 
 
 def _sizes(C: NDArray, block: NDArray, states: NDArray, count: int) -> NDArray:
