@@ -312,13 +312,36 @@ class Store(ABC):
         """Return the newest state, whose entries must continue those verified before."""
         known = self._verified
         self._check_tables(connection)
-        if known.number < 0:
+        is_first = known.number < 0
+        if is_first:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise self.altered("its pages do not fit together")
-            total = self._sum(connection)
+        number, digest, opening = self._chained(connection)
         query = "SELECT revision, text, digest FROM state"
         states = connection.execute(query).fetchall()
+        if len(states) != 1 or not isinstance(states[0][1], str):
+            raise self.altered("its state is missing")
+        revision, content, version = states[0]
+        if version != _version(opening, digest, revision, content):
+            raise self.altered("its state does not verify, or its last entry is gone")
+        held = json.loads(content)
+        if is_first and held["sum"] != self._sum(connection):
+            raise self.altered("a note is gone, or was replaced")
+        is_older = revision < known.revision
+        if is_older or (revision == known.revision and version != known.version):
+            raise self.altered("an older state was put back, or that of a copy")
+        state = held["state"]
+        found = Snapshot(number, digest, opening, revision, version, state, held["sum"])
+        self._advance(found)
+        return found
+
+    def _chained(self, connection: sqlite3.Connection) -> tuple[int, str, str]:
+        """Return the number and digest of the newest entry, and the digest of entry 0.
+
+        What is new must continue what was verified before.
+        """
+        known = self._verified
         query = (
             "SELECT number, text, digest FROM entries WHERE number >= ? ORDER BY number"
         )
@@ -328,9 +351,6 @@ class Store(ABC):
                 raise self.altered("entries that it had are gone or were replaced")
         elif not rows:
             raise self.altered("it has no entries")
-        if len(states) != 1 or not isinstance(states[0][1], str):
-            raise self.altered("its state is missing")
-        revision, content, version = states[0]
         number = known.number
         digest = known.digest
         opening = known.opening
@@ -342,18 +362,7 @@ class Store(ABC):
             if written != digest:
                 raise self.altered(f"entry {number} does not verify")
             opening = opening or digest
-        if version != _version(opening, digest, revision, content):
-            raise self.altered("its state does not verify, or its last entry is gone")
-        held = json.loads(content)
-        if known.number < 0 and held["sum"] != total:
-            raise self.altered("a note is gone, or was replaced")
-        is_older = revision < known.revision
-        if is_older or (revision == known.revision and version != known.version):
-            raise self.altered("an older state was put back, or that of a copy")
-        state = held["state"]
-        found = Snapshot(number, digest, opening, revision, version, state, held["sum"])
-        self._advance(found)
-        return found
+        return number, digest, opening
 
     def _sum(self, connection: sqlite3.Connection) -> str:
         """Return the sum of the digests of all notes, each of which is verified."""
