@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -207,36 +207,68 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
         return _no_dearer_than_once(problem, allowed, least)
     if least is not None and least.cost <= enough:
         return least
-    refusal: UncertifiableError | None = None
+    search = _Cheapest(least)
     for attempt in _attempts(problem):
-        try:
+        tried: list[tuple[float, LinearSystem]] = []
+        with search.noting_refusal():
             tried = attempt()
-        except UncertifiableError as error:
-            refusal = refusal or error
-            continue
         for estimate, shaping in tried:
-            if least is not None and estimate / allowed**2 >= least.cost * (1 - ALIKE):
+            if estimate / allowed**2 >= search.cost * (1 - ALIKE):
                 continue
-            try:
-                found = problem.certified(shaping, allowed)
-            except UncertifiableError as error:
-                refusal = refusal or error
-                continue
-            if least is None or found.cost < least.cost:
-                least = found
-        # an estimate counts several changes as if they shared nothing
-        estimated, _ = tried[0]
-        reached = estimated / allowed**2 if problem.secret.several else math.inf
-        if least is not None and min(least.cost, reached) <= enough:
+            with search.noting_refusal():
+                search.take(problem.certified(shaping, allowed))
+        reached = search.cost
+        if tried and problem.secret.several and search.least is not None:
+            # an estimate counts several changes as if they shared nothing
+            reached = min(reached, tried[0][0] / allowed**2)
+        if reached <= enough:
             break
     if problem.sums is not None:
         apart = _cheapest_within(replace(problem, counts_apart=True), allowed)
-        return min(least or apart, apart, key=lambda each: each.cost)
-    if least is None:
-        raise refusal or UncertifiableError("order: no noise is certified")
+        return min(search.least or apart, apart, key=lambda each: each.cost)
+    found = search.result()
     if problem.secret.several_apart:
-        return _no_dearer_than_once(problem, allowed, least)
-    return least
+        return _no_dearer_than_once(problem, allowed, found)
+    return found
+
+
+class _Cheapest:
+    """The cheapest certified shaping of those that were tried, or why there is none."""
+
+    def __init__(self, least: Certified | None) -> None:
+        self.least = least
+        self._refusal: UncertifiableError | None = None
+
+    @property
+    def cost(self) -> float:
+        """Of the cheapest one, infinite while there is none."""
+        return math.inf if self.least is None else self.least.cost
+
+    def take(self, found: Certified) -> None:
+        """Keep a shaping that costs less than all before."""
+        if found.cost < self.cost:
+            self.least = found
+
+    @contextmanager
+    def noting_refusal(self) -> Iterator[None]:
+        """Go on after an attempt that is refused, with the reason of the first one."""
+        try:
+            yield
+        except UncertifiableError as error:
+            self._refusal = self._refusal or error
+
+    def result(self) -> Certified:
+        """Return the cheapest one.
+
+        Raises
+        ------
+        UncertifiableError
+            If there is none.
+        """
+        if self.least is None:
+            refusal = self._refusal
+            raise refusal or UncertifiableError("order: no noise is certified")
+        return self.least
 
 
 def _no_dearer_than_once(
