@@ -13,7 +13,7 @@ from itertools import product
 
 import control as ct
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.adjacency import Adjacency
 from ..designs.request import Request, joined
@@ -25,7 +25,7 @@ from ..numerics.arguments import helpful_arguments
 from ..numerics.checks import one_of, positive_number, real_array
 from ..numerics.progress import progress_bar
 from ..privacy.budget import PrivacyBudget
-from ..privacy.horizon import horizon_of
+from ..privacy.horizon import Horizon, horizon_of
 from ..response import checked_executor
 from ..secrets.modes import warn_of_costly_modes
 from ..systems.linear import semidefinite
@@ -143,23 +143,10 @@ def tradeoff(
             "P0=..., noise=noise).cost(disturbance='design', measurement_noise='design', "
             "initial_state='design')"
         )
-    if isinstance(designs, str):
-        designs = (designs,)
-    if not isinstance(designs, Sequence) or not designs:
-        raise TypeError(
-            f"designs: expected names among {', '.join(DESIGNS)}, got "
-            f"{type(designs).__name__}"
-        )
     samples = horizon_of(horizon)
-    known = tuple(DESIGNS) if samples.ends else ENDLESS_DESIGNS
-    names = [one_of(design, "designs", known) for design in designs]
+    names = _checked_designs(designs, samples)
     secret = joined(adjacency)
-    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
-    if losses.ndim != 1 or not losses.size:
-        raise ValueError(
-            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
-            f"{losses.shape}"
-        )
+    losses = _checked_epsilons(epsilons)
     delta = positive_number(delta, "delta")
     budgets = [PrivacyBudget(epsilon=float(loss), delta=delta) for loss in losses]
     if executor is not None:
@@ -201,13 +188,7 @@ def tradeoff(
         open_cost = expected.cost(unmeasured(public, samples))
     requests = [Request(samples, budget, secret) for budget in budgets]
     tasks = [(public, expected, *one) for one in product(names, requests)]
-    spread = map if executor is None else executor.map
-    results: list[Result] = []
-    faster = "pass fewer epsilons or designs, or progress=True"
-    with progress_bar(len(tasks), progress, "design", faster) as bar:
-        for result in spread(evaluated, tasks):
-            results.append(result)
-            bar.update(1)
+    results = _results(tasks, executor, progress)
     costs = {}
     loops = {}
     for k, name in enumerate(names):
@@ -219,3 +200,41 @@ def tradeoff(
     return Tradeoff(
         losses, delta, samples, costs, public_cost, open_cost, loops, expected
     )
+
+
+def _checked_designs(designs: object, samples: Horizon) -> list[str]:
+    """Return the names of designs that loops of so many samples may have."""
+    if isinstance(designs, str):
+        designs = (designs,)
+    if not isinstance(designs, Sequence) or not designs:
+        raise TypeError(
+            f"designs: expected names among {', '.join(DESIGNS)}, got "
+            f"{type(designs).__name__}"
+        )
+    known = tuple(DESIGNS) if samples.ends else ENDLESS_DESIGNS
+    return [one_of(design, "designs", known) for design in designs]
+
+
+def _checked_epsilons(epsilons: ArrayLike) -> NDArray:
+    """Return one epsilon or more as an array (k,)."""
+    losses = np.atleast_1d(real_array(epsilons, "epsilons"))
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(
+            "epsilons: expected one or more numbers, such as [0.1, 1.0], got shape "
+            f"{losses.shape}"
+        )
+    return losses
+
+
+def _results(
+    tasks: Sequence[tuple], executor: Executor | None, progress: bool
+) -> list[Result]:
+    """Return the cheapest loop of each design and budget, as they come in."""
+    spread = map if executor is None else executor.map
+    results: list[Result] = []
+    faster = "pass fewer epsilons or designs, or progress=True"
+    with progress_bar(len(tasks), progress, "design", faster) as bar:
+        for result in spread(evaluated, tasks):
+            results.append(result)
+            bar.update(1)
+    return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -305,6 +305,12 @@ class Tradeoff:
         if losses:
             least, delta = min(losses)
             return PrivacyBudget(epsilon=least, delta=delta)
+        raise ValueError(self._out_of_reach(allowed, designs, rms or {}))
+
+    def _out_of_reach(
+        self, allowed: Allowed, designs: Sequence[str], rms: Mapping[str, float]
+    ) -> str:
+        """Say how near the loops of some designs come to what is allowed."""
         names = ", ".join(designs)
         widest = (
             f"larger epsilons than {np.max(self.epsilons):g} may: pass some to tradeoff"
@@ -314,7 +320,7 @@ class Tradeoff:
             way = f"the loop without privacy costs {self.public.total:.6g}"
             if allowed.cost > self.public.total:
                 way += f", so {widest}"
-            raise ValueError(
+            return (
                 f"cost: no loop of {names} costs as little as {allowed.cost:g} at these "
                 f"epsilons; the cheapest one costs {cheapest:.6g}, and {way}"
             )
@@ -322,7 +328,7 @@ class Tradeoff:
         for state in rms:
             lowest = min(self.rms(name, state).min() for name in designs)
             errors.append(f"{state} {lowest:.6g}")
-        raise ValueError(
+        return (
             f"rms: no loop of {names} stays within these errors (and the cost) at these "
             f"epsilons; the least are {', '.join(errors)}; {widest}"
         )
