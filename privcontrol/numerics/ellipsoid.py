@@ -40,12 +40,14 @@ _REMOTE = 20.0  # in logarithms
 #: Power of a scaling (two is Newton's where no two points share a direction), what is
 #: kept of the last one, and the least logarithm of a weight.
 _POWER = 1.9
-_MOMENTUM = 0.8
+_MOMENTUM = 0.65
 _LEAST_LOG = 60.0
 #: Fewest dimensions in which a search over some times saves any, how many times fewer
-#: moves than dimensions it has, and the least weight that it proposes.
+#: moves than dimensions it has, what part of the gap it has, and the least weight that it
+#: proposes.
 _MANY = 256
 _THINNED = 4
+_SHARPER = 3
 _LIGHTEST = 1e-4
 
 #: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
@@ -225,13 +227,10 @@ class Weights:
     points : ndarray, shape (M,)
     balls : list of ndarray, shape (q, q)
         Symmetric, with the matrix weights of balls as their exponentials.
-    are_near : bool
-        Whether they are near the best ones, so a search gains speed, as Nesterov's does.
     """
 
     points: NDArray = field(default_factory=lambda: np.zeros(0))
     balls: list[NDArray] = field(default_factory=list)
-    are_near: bool = False
 
     def fit(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
         """Return whether they are of as many points (r, M) and balls of roots (r, q)."""
@@ -243,20 +242,17 @@ class Weights:
         """Take weights (M,) that are near the best ones for some points."""
         self.points = np.log(weights)
         self.balls = []
-        self.are_near = True
 
     def even(self, points: NDArray, balls: Sequence[NDArray]) -> None:
         """Take the same weight for all points and in all directions of balls."""
         self.points = np.zeros(points.shape[1])
         self.balls = [np.zeros((root.shape[1], root.shape[1])) for root in balls]
-        self.are_near = False
 
     def keep(self, points: NDArray, balls: Sequence[NDArray]) -> None:
         """Take those at which a search ended, none of them far below the largest.
 
         The next search is for a like shape, whose best weights may be others.
         """
-        self.are_near = False
         largest = [points.max(initial=-np.inf)]
         largest += [np.linalg.eigvalsh(logs)[-1] for logs in balls]
         top = max(largest)
@@ -290,11 +286,15 @@ class _BallWeight:
         """The axes of the ball (r, q), each times the root of its share."""
         return self.root @ (self.axes * np.sqrt(shares))
 
-    def look(self, vectors: NDArray, spread: NDArray) -> float:
-        """Return the largest eigenvalue of G for Sigma = V diag(spread) V^T."""
+    def look(self, vectors: NDArray, spread: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the eigenvalues (k,) above one of G for Sigma = V diag(spread) V^T.
+
+        The moves E a (r, k) of their axes a come second.
+        """
         inside = vectors.T @ self.root / np.sqrt(spread)[:, None]
         self._limits, self._limit_axes = np.linalg.eigh(inside.T @ inside)
-        return float(self._limits[-1])
+        outside = self._limits > 1
+        return self._limits[outside], self.root @ self._limit_axes[:, outside]
 
     def scale(self) -> None:
         """Scale the weight by a power of G, with momentum."""
@@ -306,6 +306,61 @@ class _BallWeight:
         values, self.axes = np.linalg.eigh(self.logs + self._step)
         self.values = np.maximum(values, -_LEAST_LOG)
         self.logs = (self.axes * self.values) @ self.axes.T
+
+
+@dataclass(frozen=True, eq=False)
+class _Cover:
+    """A covariance s Sigma + R R^T that holds all moves, Sigma = V diag(spread) V^T.
+
+    A move p with c = p^T Sigma^-1 p above s is held once R has the column
+    (1 - s / c)^1/2 p. So are the moves E a of a ball, for eigenvectors a of
+    E^T Sigma^-1 E with eigenvalues c, and with them all of the ball.
+    """
+
+    vectors: NDArray  # V (r, r)
+    spread: NDArray  # of s Sigma (r,)
+    columns: NDArray  # R (r, k)
+    cost: float  # its trace
+
+    @classmethod
+    def cheapest(
+        cls,
+        vectors: NDArray,
+        spread: NDArray,
+        moves: Sequence[tuple[NDArray, NDArray]],
+    ) -> _Cover:
+        """The one with the best s, at least one, from several c (M,) with moves (r, M).
+
+        The trace is convex in s, and linear between two c. Its slope is tr Sigma less the
+        sum of |p|^2 / c over all c above s.
+        """
+        outside = [limits > 1 for limits, _ in moves]
+        limits = np.concatenate(
+            [c[out] for (c, _), out in zip(moves, outside, strict=True)]
+        )
+        points = np.hstack(
+            [p[:, out] for (_, p), out in zip(moves, outside, strict=True)]
+        )
+        total = spread.sum()
+        squares = np.einsum("ij,ij->j", points, points)
+        order = np.argsort(-limits)
+        slopes = total - np.cumsum((squares / limits)[order])
+        count = np.count_nonzero(slopes >= 0)
+        size = limits[order[count]] if count < len(order) else 1.0
+        held = order[:count]
+        shares = 1 - size / limits[held]
+        cost = float(size * total + squares[held] @ shares)
+        return cls(vectors, size * spread, points[:, held] * np.sqrt(shares), cost)
+
+    def factor(self, floor: float) -> NDArray:
+        """A root (r, r), beside a floor one of orthogonal columns, none of them shorter."""
+        inside = self.vectors.T @ self.columns
+        if not floor:
+            root = self.vectors * np.sqrt(self.spread)
+            inside /= np.sqrt(self.spread)[:, None]
+            return root @ np.linalg.cholesky(np.eye(len(root)) + inside @ inside.T)
+        values, axes = np.linalg.eigh(np.diag(self.spread) + inside @ inside.T)
+        return self.vectors @ (axes * np.sqrt(np.maximum(values, floor**2)))
 
 
 def rough_shape(
@@ -324,13 +379,14 @@ def rough_shape(
     It is at least ``floor``^2 in every direction, and at least E E^T for the roots E
     (r, q) of ``balls``. For weights w_i and K = sum of
     w_i p_i p_i^T, tr(Sigma) + tr(K Sigma^-1) - sum of w_i has its minimum, a lower bound
-    of every cost, at Sigma = max(floor^2, K^1/2). Times the largest c_i =
-    p_i^T Sigma^-1 p_i that holds all points. At the optimum the c_i of all weights that
-    are not zero are one, so the weights are scaled by powers of the c_i, with momentum.
-    Some 40 eigenvalue problems make the gap a percent, for any r. The search ends at a gap
-    of ``tol``, at a bound of ``enough``, when a cost shows that there is no such bound, or
-    after ``updates``. It begins with the weights that ``begun`` has for as many points and
-    balls, or with even ones, and leaves its own there. One ball alone needs no search.
+    of every cost, at Sigma = max(floor^2, K^1/2). A multiple of it holds all points, with
+    the few that stick out added (`_Cover`). At the optimum c_i = p_i^T Sigma^-1 p_i is one
+    for all weights that are not zero, so the weights are scaled by powers of the c_i, with
+    momentum. Some 15 eigenvalue problems make the gap a percent, for any r. The search ends
+    at a gap of ``tol``, at a bound of ``enough`` (then there is no factor), when a cost
+    shows that there is no such bound, or after ``updates``. It begins with the weights that
+    ``begun`` has for as many points and balls, or with even ones, and leaves its own
+    there. One ball alone needs no search.
     """
     size, count = points.shape
     if not count and len(balls) == 1:
@@ -343,10 +399,9 @@ def rough_shape(
     pairs = zip(balls, begun.balls, strict=True)
     held = [_BallWeight(root, matrix) for root, matrix in pairs]
     step = np.zeros(count)
-    kept = _MOMENTUM
     active = np.arange(count)
     bound = 0.0
-    best = Shape(np.zeros((size, 0)), 0.0, np.inf)
+    best: _Cover | None = None
     for update in range(1, updates + 1):
         near = points[:, active]
         tops = [logs[active].max(initial=-np.inf), *(ball.values[-1] for ball in held)]
@@ -369,34 +424,32 @@ def rough_shape(
             break
         spread = np.maximum(np.sqrt(total * values), floor**2)
         limits = (1 / spread) @ (vectors.T @ near) ** 2
-        of_balls_worst = max([ball.look(vectors, spread) for ball in held], default=0.0)
-        worst = max(limits.max(initial=1.0), of_balls_worst)
-        cost = worst * spread.sum()
-        if cost <= bound * (1 + tol) or update % _LOOK_AROUND == 0:
+        looks = [ball.look(vectors, spread) for ball in held]
+        cover = _Cover.cheapest(vectors, spread, [(limits, near), *looks])
+        ending = max(bound * (1 + tol), enough or 0.0)
+        if cover.cost <= ending or update % _LOOK_AROUND == 0:
             if len(active) < count:
                 limits = (1 / spread) @ (vectors.T @ points) ** 2
-            worst = max(limits.max(initial=1.0), of_balls_worst)
-            cost = float(worst * spread.sum())
-            if cost < best.cost:
-                best = Shape(vectors * np.sqrt(spread * worst), 0.0, cost)
+                cover = _Cover.cheapest(vectors, spread, [(limits, points), *looks])
+            if best is None or cover.cost < best.cost:
+                best = cover
             weighs = logs > logs.max(initial=-np.inf) - _REMOTE
             active = np.flatnonzero(weighs | (limits > 1))
             limits = limits[active]
-        if best.cost <= bound * (1 + tol):
-            break
-        if enough is not None and enough > best.cost:
+        if best is not None and best.cost <= ending:
             break
         slope = np.log(np.maximum(limits, EPS))
-        if begun.are_near and enough is None:
-            kept = (update - 1) / (update + 2)
         onward = step[active]
-        step[active] = np.where(onward * slope < 0, 0.0, kept * onward)
+        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         step[active] += _POWER * slope
         logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
         for ball in held:
             ball.scale()
     begun.keep(logs, [ball.logs for ball in held])
-    found = replace(best, lower_bound=bound)
+    found = Shape(np.zeros((size, 0)), bound, np.inf)
+    if best is not None:
+        factor = found.factor if enough else best.factor(floor)
+        found = Shape(factor, bound, best.cost)
     if balls:
         return found
     shares = np.exp(logs - logs.max())
@@ -452,17 +505,27 @@ def _weights_over_time(
         return None
     stride = -(-_THINNED * count // size)
     times = np.append(np.arange(0, groups - 1, stride), groups - 1)
+    if len(times) < 3:
+        return None
     chosen = (times[:, None] * period + np.arange(period)).ravel()
     (triangle,) = qr(points[:, chosen], mode="r")
     thinned = triangle[: len(chosen)]
     if not thinned.any():
         return None
     with search_round(0):
-        fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
-    shares = fewer.weights / fewer.weights.max()
-    logs = np.log(np.maximum(shares, _LIGHTEST)).reshape(-1, period)
-    between = [np.interp(np.arange(groups), times, kind) for kind in logs.T]
-    return np.exp(np.transpose(between)).ravel()
+        fewer = rough_shape_over_time(
+            thinned, tol / _SHARPER, period=period, floor=floor
+        )
+    # the first and the last time weigh what they do among fewer, all others less
+    weights = fewer.weights.reshape(-1, period)
+    least = _LIGHTEST * weights.mean()
+    lengths = (times[2:] - times[:-2]) / 2
+    inner = np.log(np.maximum(weights[1:-1] / lengths[:, None], least))
+    every = np.arange(groups)
+    logs = [np.interp(every, times[1:-1], kind) for kind in inner.T]
+    spread = np.exp(np.transpose(logs))
+    spread[[0, -1]] = np.maximum(weights[[0, -1]], least)
+    return spread.ravel()
 
 
 def _best_total(values: NDArray, floor: float) -> float:

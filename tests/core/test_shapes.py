@@ -19,6 +19,7 @@ from privcontrol.core import UncertifiableError, noise as families
 from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 from privcontrol.numerics.ellipsoid import (
     Weights,
+    _Cover,
     cost_above,
     cost_below,
     enclosing_ellipsoid,
@@ -457,13 +458,16 @@ def test_a_rough_shape_begins_with_the_weights_of_a_like_one(monkeypatch):
     assert search(0.5, other).gap <= 1e-3
 
 
-def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound():
+def test_a_rough_shape_rests_points_that_are_zero_and_stops_at_a_bound(monkeypatch):
     points = np.hstack([np.eye(4), np.zeros((4, 3)), 0.1 * np.eye(4)])
     assert rough_shape(points, 1e-3).cost == pytest.approx(4, rel=1e-3)
     reached = rough_shape(points, 0.0, enough=3.5)
     assert 3.5 <= reached.lower_bound <= 4
-    hopeless = rough_shape(points, 0.0, enough=5.0)
+    hopeless, sizes = sizes_of_eigenvalue_problems(
+        monkeypatch, lambda: rough_shape(points, 0.0, enough=5.0)
+    )
     assert hopeless.lower_bound <= 4 <= hopeless.cost < 5
+    assert len(sizes) <= 3  # none is looked for that cannot be
 
 
 def sizes_of_eigenvalue_problems(monkeypatch, search):
@@ -479,6 +483,70 @@ def sizes_of_eigenvalue_problems(monkeypatch, search):
     found = search()
     monkeypatch.undo()
     return found, np.array(sizes)
+
+
+def test_moves_that_stick_out_are_held_at_the_least_cost():
+    """Beside the covariances of other sizes, and a linear solve."""
+    rng = np.random.default_rng(4)
+    vectors = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    spread = np.logspace(0, -2, 6)
+    sigma = (vectors * spread) @ vectors.T
+    root = vectors * np.sqrt(spread)
+    points = root @ rng.normal(size=(6, 9)) * np.array([1.2] + 8 * [0.45])
+    ball = 0.5 * root @ rng.normal(size=(6, 3))
+    limits = np.sum(np.linalg.solve(root, points) ** 2, axis=0)
+    whitened = np.linalg.solve(root, ball)
+    values, axes = np.linalg.eigh(whitened.T @ whitened)
+    every = np.append(limits, values)
+    moves = np.hstack([points, ball @ axes])
+
+    def cost(size):
+        out = every > size
+        columns = moves[:, out] * np.sqrt(1 - size / every[out])
+        return np.trace(size * sigma + columns @ columns.T)
+
+    looks = [(limits, points), (values, ball @ axes)]
+    cover = _Cover.cheapest(vectors, spread, looks)
+    assert cover.columns.shape[1] > 1  # more than a multiple of sigma
+    assert cover.cost <= min(cost(size) for size in np.linspace(1, every.max(), 500))
+    for floor in (0.0, 0.1):
+        factor = cover.factor(floor)
+        assert np.sum(factor**2) == pytest.approx(cover.cost, rel=1e-9)
+        solved = np.linalg.solve(factor, points)
+        assert np.linalg.norm(solved, axis=0).max() <= 1 + 1e-9
+        assert np.linalg.norm(np.linalg.solve(factor, ball), 2) <= 1 + 1e-9
+    gram = factor.T @ factor  # beside a floor the columns are orthogonal
+    assert gram == pytest.approx(np.diag(np.diag(gram)), abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.03])
+def test_balls_of_plants_that_hardly_differ_take_few_eigenvalue_problems(
+    monkeypatch, spread
+):
+    """A multiple of Sigma for the worst direction would take some 50 to 70."""
+    rng = np.random.default_rng(5)
+    scales = np.logspace(0, -2, 30)[:, None]
+    alike = rng.normal(size=(30, 12))
+    others = [alike + spread * rng.normal(size=alike.shape) for _ in range(4)]
+    balls = [scales * root for root in others]
+    found, sizes = sizes_of_eigenvalue_problems(
+        monkeypatch,
+        lambda: rough_shape(np.zeros((30, 0)), 1e-3, floor=0.1, balls=balls),
+    )
+    assert found.gap <= 1e-3
+    assert len(sizes) <= 40
+
+
+def test_a_search_over_some_times_keeps_what_the_first_one_weighs(monkeypatch):
+    """Nine tenths of the weight of pushes of a mass are the first push's."""
+    samples = 300
+    points = scipy.linalg.toeplitz(np.arange(samples) + 0.5, np.zeros(samples))
+    found, sizes = sizes_of_eigenvalue_problems(
+        monkeypatch, lambda: rough_shape_over_time(points, 1e-2, period=1)
+    )
+    assert found.weights[0] > 0.8
+    assert found.gap <= 1e-2
+    assert np.sum(sizes == samples) <= 3
 
 
 def ramps_of_two_signals(samples):
