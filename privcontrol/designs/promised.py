@@ -35,6 +35,7 @@ from .guarantees import model_clause, with_miss
 from .request import Request
 
 NOT_FREE = "disturbances that enter during the run"
+_OUTSIDE = "components outside the span of the noise"
 
 #: Condition of noise whose thinnest direction is there for rounding's sake.
 _THIN = 1e5
@@ -225,6 +226,8 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     noisy = _reached(plant, horizon, np.any(factor, axis=1))
     seen = told_directions(plant, horizon)
     if seen is None:
+        if factor.shape[1] < plant.order:
+            return (f"{_OUTSIDE}, which the outputs may reveal exactly", NOT_FREE)
         return (NOT_FREE,)
     rank = seen.rank()
     told = []
@@ -232,26 +235,25 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
         axis = rational_matrix(np.eye(plant.order)[[k]])
         if RationalMatrix(seen.table() + axis.table()).rank() == rank:
             told.append(plant.states[k])
+    bare = rank - (seen * rational_matrix(factor)).rank() - len(told)
     if _stands_still(plant, factor):  # one offset for the whole horizon
         told.append("all differences over time")
     sizes = np.linalg.norm(factor, axis=1)
     shape = factor[sizes > 0] / sizes[sizes > 0, None]
+    caveats = [NOT_FREE]
+    if bare > 0:
+        caveats.insert(0, f"{_OUTSIDE}, which the outputs reveal exactly")
+    elif shape.size and np.linalg.cond(shape) > _THIN:
+        caveats.insert(
+            0,
+            "components outside the span of the protected moves, which the outputs reveal "
+            "almost exactly",
+        )
     if told:
         *first, last = told
         names = f"{', '.join(first)} and {last}" if first else last
-        what = f"{names}, which the outputs reveal exactly"
-    elif (seen * rational_matrix(factor)).rank() < rank:
-        what = (
-            "components outside the span of the noise, which the outputs reveal exactly"
-        )
-    elif shape.size and np.linalg.cond(shape) > _THIN:
-        what = (
-            "components outside the span of the protected moves, which the outputs reveal "
-            "almost exactly"
-        )
-    else:
-        return (NOT_FREE,)
-    return (what, NOT_FREE)
+        caveats.insert(0, f"{names}, which the outputs reveal exactly")
+    return tuple(caveats)
 
 
 def _reached(plant: Plant, horizon: int, noisy: NDArray) -> NDArray:
@@ -262,7 +264,9 @@ def _reached(plant: Plant, horizon: int, noisy: NDArray) -> NDArray:
 
 
 def _stands_still(plant: Plant, factor: NDArray) -> bool:
-    """Return whether the noise's state stays the same, exactly."""
+    """Return whether the noise is the same at all samples, exactly."""
     if isinstance(plant, VaryingPlant):
-        return all(np.array_equal(A @ factor, factor) for A in plant.along[0])
+        steps, _, outputs, _ = plant.along
+        stays = all(np.array_equal(A @ factor, factor) for A in steps)
+        return stays and all(np.array_equal(C, outputs[0]) for C in outputs)
     return np.array_equal(plant.A @ factor, factor)

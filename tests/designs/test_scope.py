@@ -232,3 +232,56 @@ def test_states_called_told_are_those_that_an_eavesdropper_finds_exactly(seed):
     for _ in range(order):
         noisy = noisy | (A != 0)[:, noisy].any(axis=1)
     assert told == {plant.state_labels[k] for k in np.flatnonzero(~noisy)} & found
+
+
+def test_components_beside_told_states_are_named():
+    """b(0) is read without noise at the first sample, however a moves b later."""
+    A = [[0.9, 0, 0], [0.1, 0.8, 0], [0, 0, 0.7]]
+    plant = ct.ss(A, np.zeros((3, 1)), np.eye(3), 0, 1, states=["a", "b", "d"])
+    secret = pc.StateAdjacency({"a": 1.0}, times=0)
+    caveats = caveats_of(plant, secret)
+    assert caveats[:2] == (
+        "d, which the outputs reveal exactly",
+        "components outside the span of the noise, which the outputs reveal exactly",
+    )
+    # of a, b and the sum of b and c, which all stay as they are, two have no noise
+    C = [[1, 0, 0], [0, 1, 1]]
+    still = ct.ss(np.eye(3), np.zeros((3, 1)), C, 0, 1, states=["a", "b", "c"])
+    found = caveats_of(still, pc.StateAdjacency({"a": 1.0}))
+    assert found[0] == "all differences over time, which the outputs reveal exactly"
+    assert found[1].startswith("components outside the span of the noise")
+    # beyond 24 states nothing is decided in rationals
+    many = ct.ss(0.5 * np.eye(25), np.zeros((25, 1)), np.eye(25), 0, 1)
+    found = caveats_of(many, pc.StateAdjacency({"x[0]": 1.0}, times=0))
+    assert found[0] == (
+        "components outside the span of the noise, which the outputs may reveal exactly"
+    )
+
+
+def test_differences_of_outputs_that_are_scaled_carry_noise():
+    """The noise of the position is one offset, times 1 or 2 as the gain of the output."""
+    vehicle = pc.plants.vehicle()
+    gains = [1.0, 2.0, 1.0, 2.0]
+    labels = {
+        "states": vehicle.state_labels,
+        "inputs": vehicle.input_labels,
+        "outputs": vehicle.output_labels,
+    }
+    A, B, C, D = vehicle.A, vehicle.B, vehicle.C, vehicle.D
+    plants = [ct.ss(A, B, gain * C, D, vehicle.dt, **labels) for gain in gains]
+    found = caveats_of(plants, pc.StateAdjacency({"position": 1.0}))
+    assert found[0] == "velocity, which the outputs reveal exactly"
+    found = caveats_of([vehicle] * 4, pc.StateAdjacency({"position": 1.0}))
+    assert found[0].startswith("velocity and all differences over time")
+
+
+def caveats_of(plant, secret):
+    """The caveats of structured noise over four samples."""
+    noise = pc.design_output_noise(
+        plant,
+        horizon=4,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=secret,
+        models="exact",
+    )
+    return noise.guarantee.scope.caveats
