@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -375,6 +375,7 @@ class OverRun(Expected):
         return True
 
 
+@lru_cache(maxsize=2)  # a co-design asks again when it is asked how good it is
 def expected_total(loop: LoopData) -> float:
     """Return the cost of a loop with its prior, QN and RN and zero reference.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.linalg import nonzero
+from ..numerics.objects import ByContent
 from ..numerics.thresholds import LEAST_PRICE
 from ..secrets.modes import unseen_mode
 from ..systems.linear import (
@@ -22,7 +23,7 @@ from .side import LinearSide, Weights
 
 
 @dataclass(frozen=True, eq=False)
-class Regulation:
+class Regulation(ByContent):
     """Pose the LQ problem of the plant and the sums of r - yhat of tracked outputs.
 
     ``cost`` is [[Q, N], [N', R]] of size n + j + m, ``weight`` that of the state after
@@ -87,31 +88,10 @@ class Regulation:
         order = np.r_[:n, last : last + j, n:last]
         return cls(A, B, cost[np.ix_(order, order)], terminal)
 
-    @cached_property
+    @property
     def settled(self) -> tuple[NDArray, NDArray]:
         """The gain (m, n + j) of ``ct.dlqr``, and its Riccati equation's solution."""
-        n = len(self.A)
-        gain, value, poles = riccati(self.A, self.B, self.cost)
-        if not np.abs(poles).max() < 1:
-            names = [f"state {k}" for k in range(n)]
-            unreached = unseen_mode(self.A.T, self.B.T, names)
-            run = (
-                ". A run with a horizon and a prior P0 needs none: pass terminal=0, the "
-                "cost of the run alone, or another weight of x(T)"
-            )
-            if unreached:
-                raise ValueError(
-                    "no stabilising feedback gain: (A, B) is not stabilisable, as the "
-                    f"inputs do not reach the mode {unreached}, which does not decay; "
-                    "add an input, or let a local loop stabilise it (with_local_loop)"
-                    f"{run}"
-                )
-            raise ValueError(
-                "no stabilising feedback gain: (A, B) must be stabilisable, Q must "
-                "weigh every mode that does not decay by itself, and R should be "
-                f"positive definite{run}"
-            )
-        return gain, value
+        return _settled(replace(self, weight=None, every=()))
 
     @property
     def terminal(self) -> NDArray:
@@ -145,6 +125,35 @@ class Regulation:
             value = stage[:n, :n] - gains[t].T @ stage[n:, :n]
             value = (value + value.T) / 2
         return gains, prices
+
+
+@lru_cache(maxsize=4)  # a loop asks again for each noise, and to price its errors
+def _settled(task: Regulation) -> tuple[NDArray, NDArray]:
+    """Solve a problem without a horizon."""
+    n = len(task.A)
+    gain, value, poles = riccati(task.A, task.B, task.cost)
+    if not np.abs(poles).max() < 1:
+        names = [f"state {k}" for k in range(n)]
+        unreached = unseen_mode(task.A.T, task.B.T, names)
+        run = (
+            ". A run with a horizon and a prior P0 needs none: pass terminal=0, the "
+            "cost of the run alone, or another weight of x(T)"
+        )
+        if unreached:
+            raise ValueError(
+                "no stabilising feedback gain: (A, B) is not stabilisable, as the "
+                f"inputs do not reach the mode {unreached}, which does not decay; "
+                "add an input, or let a local loop stabilise it (with_local_loop)"
+                f"{run}"
+            )
+        raise ValueError(
+            "no stabilising feedback gain: (A, B) must be stabilisable, Q must "
+            "weigh every mode that does not decay by itself, and R should be "
+            f"positive definite{run}"
+        )
+    for found in (gain, value):  # which others get as well
+        found.flags.writeable = False
+    return gain, value
 
 
 def _inverse_of(matrix: NDArray) -> NDArray:
