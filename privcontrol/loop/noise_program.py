@@ -234,7 +234,7 @@ def _solved(program: NoiseProgram, cap: float) -> Solved:
 def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
     """Yield points near minima with the barrier, of smaller and smaller weights."""
     r, count = program.moves.shape
-    X = (least + 1) / 2 * np.eye(r)
+    X = _centre(program.moves, least)
     weight = max(program.value(X), np.finfo(float).tiny) / (count + r)
     while True:
         last = _GAP / 4 * program.value(X) / (count + r)
@@ -250,6 +250,17 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
         if is_last:
             return
         X, weight = barrier.ahead(X, max(_COOLING * weight, last))
+
+
+def _centre(moves: NDArray, least: float) -> NDArray:
+    """Nearly the centre of the barrier without f, for moves C (r, s): rho I + a (CC')^-1.
+
+    There c_i'(CC')^-1 c_i <= 1, so it is inside. Thin directions begin less far out.
+    """
+    left, sizes, _ = np.linalg.svd(moves, full_matrices=False)
+    sizes = np.maximum(sizes, ROUGH * sizes[0])
+    wide = left / sizes**2 @ left.T
+    return least * np.eye(len(moves)) + (1 - least) / 2 * wide
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +444,7 @@ class _NewtonSystem:
         left = -self.gradient
         along = ahead = divided(left)
         size = first = float(np.sum(left * ahead))
-        for _ in range(MOST_ROUNDS):
+        for _ in range(2 * MOST_ROUNDS):  # a step that ends early is soon repeated
             if size <= ROUGH * first:
                 break
             bent = self.hessian(along)

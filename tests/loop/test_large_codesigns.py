@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import privcontrol as pc
-from privcontrol.loop import noise_program
+from privcontrol.loop import moments, noise_program, regulator
 from privcontrol.loop.noise_program import NoiseProgram
 from privcontrol.loop.optimality import optimality
 from privcontrol.loop.optimum import optimal_loop
@@ -105,6 +105,47 @@ def test_a_large_co_design_is_within_a_millionth_of_the_optimum():
     assert 0 <= report.gap <= 1e-6
     assert report.cost < loop.optimality.cost
     assert report.lower_bound == pytest.approx(loop.optimality.lower_bound, rel=1e-6)
+
+
+@pytest.mark.parametrize("thin", [1.0, 1e-9])
+def test_the_search_begins_inside_near_the_centre_of_the_bounds(thin):
+    """It is the centre itself for as many moves as directions, of length one each."""
+    rng = np.random.default_rng(0)
+    moves = rng.normal(size=(8, 8)) * np.append(np.ones(7), thin)[:, None]
+    moves /= np.linalg.norm(moves, axis=0)
+    least = 0.01
+    X = noise_program._centre(moves, least)
+    left = 1 - np.sum(moves * (X @ moves), axis=0)
+    assert left.min() > 0.4
+    assert np.linalg.eigvalsh(X)[0] > least
+    if thin == 1:
+        slope = (moves / left) @ moves.T - np.linalg.inv(X - least * np.eye(8))
+        assert np.abs(slope).max() < 1e-9 * np.abs(np.linalg.inv(X)).max()
+
+
+def test_a_co_design_that_is_asked_how_good_it_is_repeats_no_riccati_equation(
+    monkeypatch,
+):
+    solved, costs = [], []
+    equation, cost = regulator.riccati, moments.expected_cost
+
+    def counted(*matrices):
+        solved.append(1)
+        return equation(*matrices)
+
+    def priced(*run):
+        costs.append(1)
+        return cost(*run)
+
+    monkeypatch.setattr(regulator, "riccati", counted)
+    monkeypatch.setattr(moments, "expected_cost", priced)
+    regulator._settled.cache_clear()
+    moments.expected_total.cache_clear()
+    loop = loop_of(6)
+    best = optimal_loop(loop.data, 10.0, progress=False)
+    optimality(best)
+    assert len(solved) == 1
+    assert len(costs) == 3  # of two noises, and without noise
 
 
 def test_few_products_solve_the_equations_near_the_optimum(monkeypatch):
