@@ -115,8 +115,8 @@ def _scope_of(noise: SummedNoise, adjacency: Adjacency) -> Scope:
             "was designed for; design it for this one"
         )
     clauses = () if noise.request is None else noise.request.clauses
-    query = Secrets(adjacency).query(noise.plant_data, noise.process.samples)
-    return Scope.of(adjacency, query.manifold, assumptions=(*RUN_ASSUMPTIONS, *clauses))
+    data = Secrets(adjacency).data(noise.plant_data, noise.horizon)
+    return Scope.of(adjacency, data, assumptions=(*RUN_ASSUMPTIONS, *clauses))
 
 
 def with_miss(guarantee: PrivacyGuarantee, miss: float) -> PrivacyGuarantee:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.manifold import AffineManifold
 from ..core.noise_design import quoted
 from ..noise.fleet import SeparateUnits
 from ..noise.grid import grid_shift
@@ -26,7 +25,7 @@ from ..numerics.thresholds import ROUNDED
 from ..privacy import sentences
 from ..privacy.guarantee import PrivacyGuarantee, Scope
 from ..privacy.loss import PrivacyLoss
-from ..secrets.trajectory import PUBLIC_LOOP, TrajectoryManifold, trajectory_manifold
+from ..secrets.trajectory import PUBLIC_LOOP
 from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
 from ..systems.transitions import reached_of_run
@@ -43,28 +42,6 @@ _THIN = 1e5
 _FREQUENCIES = np.array([0.1, 0.7, 2.3])
 
 
-@dataclass(frozen=True, eq=False)
-class EndlessData:
-    """The data of a run of any length, for the scope of its guarantee."""
-
-    plant: Plant
-    horizon: float = math.inf
-
-    @property
-    def trajectory(self) -> TrajectoryManifold:
-        """The first sample's manifold, which names the states."""
-        return trajectory_manifold(self.plant, 1)
-
-    @property
-    def domain(self) -> str:
-        """Initial state and secret signals of a plant, of which there is no end."""
-        states = self.plant.order
-        return (
-            f"initial state and signals of a plant with {states} states over any number of "
-            f"samples [{self.plant.fingerprint}]"
-        )
-
-
 def promised(
     plant: Plant,
     request: Request,
@@ -77,14 +54,9 @@ def promised(
     the parts. That the region of the request may miss the plant is counted here, and not
     in the loss.
     """
-    data: AffineManifold | EndlessData
-    if not request.horizon.ends:
-        data = EndlessData(plant)
-    else:
-        data = request.secret.query(plant, request.horizon).manifold
     scope = Scope.of(
         request.adjacency,
-        data,
+        request.secret.data(plant, request.horizon),
         assumptions=(
             *_of_plant(request, parts),
             *_of_periods(plant, request),

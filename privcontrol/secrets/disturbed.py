@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -114,6 +116,28 @@ def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray, ...]:
     """Return A of a plant, and B and D from the secret signals, for its domain."""
     _, B, _, D = stacks_of(system)
     return stacks_of(plant)[0], B, D
+
+
+@dataclass(frozen=True, eq=False)
+class EndlessData:
+    """The data of a run of any length, for the scope of its guarantee."""
+
+    plant: Plant
+    horizon: float = math.inf
+
+    @property
+    def trajectory(self) -> TrajectoryManifold:
+        """The first sample's manifold, which names the states."""
+        return trajectory_manifold(self.plant, 1)
+
+    @property
+    def domain(self) -> str:
+        """Initial state and secret signals of a plant, of which there is no end."""
+        states = self.plant.order
+        return (
+            f"initial state and signals of a plant with {states} states over any number of "
+            f"samples [{self.plant.fingerprint}]"
+        )
 
 
 class DisturbedQuery(PlantQuery):

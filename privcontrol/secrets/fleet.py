@@ -74,11 +74,11 @@ def parted(
     Units without a secret that an output sees are left out. None for secrets of which
     several parts move at once, or that compare one unit with another.
     """
-    secrets = adjacency.parts
-    if plant.varies or not all(map(_is_of_one_signal, secrets)):
+    secret = Secrets(adjacency)
+    every = secret.disturbances
+    if plant.varies or secret.hides_start or not all(map(_is_of_one_signal, every)):
         return None
-    every = [part for part in secrets if isinstance(part, DisturbanceAdjacency)]
-    names = list(dict.fromkeys(name for part in every for name in part.signals(plant)))
+    names = secret.signals(plant)
     system = entered_by_signals(plant, names)
     labels, count = _labels_of(system, prices)
     n, p = plant.order, plant.output_count
@@ -115,12 +115,11 @@ def parted(
     return found
 
 
-def _is_of_one_signal(secret: Adjacency) -> bool:
+def _is_of_one_signal(secret: DisturbanceAdjacency) -> bool:
     """Return whether one change of one signal is hidden, at any time."""
-    if not isinstance(secret, DisturbanceAdjacency) or secret.norm != "single":
+    if secret.norm != "single" or secret.which or secret.together:
         return False
-    alone = not (secret.which or secret.together) and secret.events == 1
-    return alone and secret.times is None
+    return secret.events == 1 and secret.times is None
 
 
 def _radii_of(secret: DisturbanceAdjacency, plant: Plant) -> dict[str, float]:

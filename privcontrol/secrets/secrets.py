@@ -13,12 +13,13 @@ from typing import Any
 
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold, Moves
+from ..privacy.horizon import Horizon
 from ..systems.linear import Plant
 from .disturbance import OF_ONE_PLANT, DisturbanceAdjacency
-from .disturbed import DisturbedManifold, DisturbedQuery
+from .disturbed import DisturbedManifold, DisturbedQuery, EndlessData
 from .secret import Responses, Secret, SecretInputs, keeping, seen_of
 from .states import InitialStateAdjacency
-from .trajectory import OutputQuery, PlantQuery, trajectory_manifold
+from .trajectory import OutputQuery, PlantManifold, PlantQuery, trajectory_manifold
 
 _LATER_STATES = (
     "models: a state at a later time fixes earlier ones through the inverse of the plant, "
@@ -107,6 +108,12 @@ class Secrets:
         if not self.disturbances:
             return OutputQuery(trajectory_manifold(plant, horizon))
         return DisturbedQuery(DisturbedManifold(plant, horizon, self.signals(plant)))
+
+    def data(self, plant: Plant, horizon: Horizon) -> PlantManifold | EndlessData:
+        """Return the data that hold the secret, of runs of a horizon."""
+        if not horizon.ends:
+            return EndlessData(plant)
+        return self.query(plant, int(horizon)).manifold
 
     def responses(self, plants: Sequence[Plant], horizon: int) -> Responses:
         """Return the responses to all moves under the dynamics of each of some plants."""
