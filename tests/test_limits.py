@@ -19,10 +19,11 @@ from gateway_cases import noise
 import privcontrol as pc
 from privcontrol import core
 from privcontrol.consensus.runs import step_count
-from privcontrol.designs.useful import effects_of, growth_of
 from privcontrol.numerics.checks import check_memory
 from privcontrol.privacy.horizon import horizon_of
+from privcontrol.secrets.effects import effects_of, growth_of
 from privcontrol.secrets.secret import SecretInputs, SignalMoves
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import LinearSystem, Plant, response_from_rest
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -312,7 +313,7 @@ def test_effects_are_looked_at_for_two_thousand_samples():
     """An impulse moves what integrates twice by one more each sample, from the next on."""
     twice = ct.ss([[1, 1], [0, 1]], [[0], [1]], [[1, 0]], 0, 1.0, inputs=["w"])
     secret = pc.DisturbanceAdjacency({"w": 1.0})
-    assert effects_of(secret, Plant.of(twice), horizon_of(np.inf)) == [1998.0]
+    assert effects_of(Secrets(secret), Plant.of(twice), horizon_of(np.inf)) == [1998.0]
 
 
 @pytest.mark.parametrize(

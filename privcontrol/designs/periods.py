@@ -45,7 +45,7 @@ def _of_periods(secret: Adjacency, plant: VaryingPlant) -> Adjacency:
     """Return a secret of the plant as one of its lifted plant."""
     if isinstance(secret, InitialStateAdjacency):
         return secret
-    if isinstance(secret, StateAdjacency) and secret._move_times == (0,):
+    if isinstance(secret, StateAdjacency) and secret.times == (0,):
         return secret
     if not isinstance(secret, DisturbanceAdjacency) or not _is_one_sample(secret):
         raise ValueError(

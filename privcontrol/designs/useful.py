@@ -9,33 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.adjacency import Adjacency
 from ..noise.process import SummedNoise
 from ..numerics.errors import PrivacyError, warn_user
-from ..numerics.thresholds import MOST_HELD, ON_CIRCLE
-from ..privacy.horizon import Horizon
 from ..privacy.loss import PrivacyLoss, by_kind
-from ..secrets.disturbance import DisturbanceAdjacency
-from ..secrets.fleet import parted, symmetric_plant
+from ..secrets.effects import LOOKED_AT, effects_of, first_effects, growth_of
 from ..secrets.modes import Mode, growing_mode, modes
-from ..secrets.secret import Secret
-from ..secrets.secrets import Secrets
 from ..systems.linear import Plant, spectral_radius
-from ..systems.varying import VaryingPlant
 from .request import Request, one_per_output
 
 #: Noise of more than this many times the secret's effect is worth a warning, or refused.
 _LARGE = 1e2
 _ABSURD = 1e4
-#: Samples of a run within which models are found to need absurd noise.
-_LOOKED_AT = 2000
-#: States from which on a plant is looked at unit by unit.
-_MANY_STATES = 40
 
 
 def check_size(
@@ -54,16 +42,15 @@ def check_size(
     if max_std is not None:
         _check_limit(noise, _limits(max_std, noise.plant_data))
         return
-    adjacency, plant = noise.request.adjacency, noise.plant_data
-    for samples in (plant.order + 1, _LOOKED_AT):  # the first ones mostly suffice
-        effects = effects_of(adjacency, plant, noise.horizon, samples)
+    secret, plant = noise.request.secret, noise.plant_data
+    for samples in (plant.order + 1, LOOKED_AT):  # the first ones mostly suffice
+        effects = effects_of(secret, plant, noise.horizon, samples)
         seen = effects > 0
         ratios = np.divide(noise.std, effects, out=np.zeros(len(effects)), where=seen)
         worst = int(ratios.argmax())
         if ratios[worst] < _LARGE:
             return
     growth = ", growth of unstable modes apart," if growth_of(plant) > 1 else ""
-    subject = one_move_of(adjacency)
     way_out = _way_out(noise)
     if weighted:
         way_out = (
@@ -79,8 +66,8 @@ def check_size(
             way_out = f"The floor alone is {floor:.4g} there: lower floor="
     text = (
         f"the noise at {plant.outputs[worst]} has a standard deviation of "
-        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {subject} does "
-        f"to it{growth} within {min(noise.horizon, _LOOKED_AT)} samples "
+        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {secret.one_move} does "
+        f"to it{growth} within {min(noise.horizon, LOOKED_AT)} samples "
         f"({effects[worst]:.4g}). {way_out}"
     )
     if ratios[worst] < _ABSURD:
@@ -102,7 +89,7 @@ def check_models(
     if not (request.has_models and horizon.ends) or laplace:
         return
     if max_std is None:
-        effects = effects_of(request.adjacency, plant, horizon)
+        effects = effects_of(request.secret, plant, horizon)
         limits = _ABSURD * effects
     else:
         limits = _limits(max_std, plant)
@@ -112,7 +99,7 @@ def check_models(
     for model in request.standing.models:
         for part in request.secret.parts:
             with np.errstate(over="ignore", invalid="ignore"):
-                effects = _first_effects(part, model, horizon)
+                effects = first_effects(part, model, horizon)
                 ratios = effects / limits
             worst = int(ratios.argmax())
             if ratios[worst] <= largest:
@@ -132,115 +119,6 @@ def check_models(
                 "entries, or shorten the horizon. max_std=np.inf designs this noise all "
                 "the same"
             )
-
-
-def _first_effects(part: Secret, model: Plant, horizon: int) -> NDArray:
-    """Return effects (p,) of a secret under a model, those of its first samples."""
-    if isinstance(model, VaryingPlant):
-        return _effects_along(part, model, horizon)
-    inputs = part.starting(model, horizon)
-    after = min(horizon, _LOOKED_AT) - inputs.longest
-    return inputs.effects(after) if after > 0 else np.zeros(model.output_count)
-
-
-def effects_of(
-    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int = _LOOKED_AT
-) -> NDArray:
-    """Return the largest effects (p,) of a secret on each output over some samples.
-
-    Of several changes they are those of one. They are those of n + 1 samples after the
-    longest change, or more, for a plant with n states. Later ones, up to so many
-    ``samples`` and the horizon, count without the growth of unstable modes: with a
-    spectral radius rho > 1, A / rho takes the place of A. Moves of data
-    (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
-    they are those of n + 1 samples after each time at which the secret may move.
-    """
-    if not horizon.ends and plant.order > _MANY_STATES:
-        effects = _effects_of_units(adjacency, plant, horizon, samples)
-        if effects is not None:
-            return effects
-    parts = Secrets(adjacency).parts
-    if isinstance(plant, VaryingPlant):
-        found = [_effects_along(part, plant, int(horizon)) for part in parts]
-        return np.max(found, axis=0)
-    first = plant.order + 1
-    length = horizon.count_or(first)
-    growth = growth_of(plant)
-    found = []
-    for part in parts:
-        inputs = part.starting(plant, length)
-        found.append(inputs.effects(first))
-        held = plant.output_count * sum(len(moves.shapes) for moves in inputs.signals)
-        later = min(horizon, samples, MOST_HELD // max(held, 1)) - inputs.longest
-        if not isinstance(
-            part, DisturbanceAdjacency
-        ):  # the impulse comes one sample before
-            later += 1
-        if later > first:
-            system = inputs.system
-            steady = replace(system, A=system.A / growth)
-            found.append(replace(inputs, system=steady).effects(int(later)))
-    return np.max(found, axis=0)
-
-
-def _effects_of_units(
-    adjacency: Adjacency, plant: Plant, horizon: Horizon, samples: int
-) -> NDArray | None:
-    """Return the effects on each output where a plant is one of many units, else None."""
-    units = parted(adjacency, plant)
-    if units is None:
-        return None
-    effects = np.zeros(plant.output_count)
-    for kind in units:
-        near = symmetric_plant(kind.adjacency, kind.plant)
-        if near is not None:
-            first = near.systems[0].order + 1
-            effects[kind.outputs] = near.effects(max(samples, first))
-        elif kind.plant.order < plant.order:
-            own = effects_of(kind.adjacency, kind.plant, horizon, samples)
-            effects[kind.outputs] = own
-        else:
-            return None
-    return effects
-
-
-def _effects_along(part: Secret, plant: VaryingPlant, horizon: int) -> NDArray:
-    """Return the largest effects (p,) of a secret on each output of a plant that varies."""
-    if isinstance(part, DisturbanceAdjacency):
-        found = part.responses(plant, horizon)
-        return found.effects.reshape(horizon, plant.output_count).max(axis=0)
-    times = np.arange(horizon) if part._move_times is None else part._move_times
-    now = np.asarray(times, dtype=int)
-    A, _, C, _ = plant.along
-    moves = part._first_moves(plant, horizon).vectors
-    states = np.tile(moves, (len(now), 1, 1))
-    effects = np.zeros(plant.output_count)
-    for _ in range(plant.order + 1):
-        states, now = states[now < horizon], now[now < horizon]
-        if not now.size:
-            break
-        seen = np.abs(C[now] @ states).max(axis=(0, 2), initial=0.0)
-        effects = np.maximum(effects, seen)
-        states = A[now] @ states
-        now = now + 1
-    return effects
-
-
-def one_move_of(adjacency: Adjacency) -> str:
-    """Return what `effects_of` are about, in words."""
-    several = Secrets(adjacency).events > 1
-    return "one change of the secret" if several else "the secret"
-
-
-def growth_of(plant: Plant) -> float:
-    """Return the spectral radius of an unstable plant, one of others and of integrators.
-
-    It is one of a plant that varies, too.
-    """
-    if plant.varies:
-        return 1.0
-    radius = float(np.abs(np.linalg.eigvals(plant.A)).max(initial=0.0))
-    return radius if radius > (1 + ON_CIRCLE) else 1.0
 
 
 def _way_out(noise: SummedNoise) -> str:

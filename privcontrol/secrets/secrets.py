@@ -93,6 +93,11 @@ class Secrets:
         """Largest number of changes that may come in one run."""
         return max([part.events for part in self.disturbances], default=1)
 
+    @property
+    def one_move(self) -> str:
+        """What moves at once, in words."""
+        return "one change of the secret" if self.events > 1 else "the secret"
+
     def signals(self, plant: Plant) -> tuple[str, ...]:
         """Return the names of the signals at which a secret enters, as a plant's labels."""
         every = [part.signals(plant) for part in self.disturbances]

@@ -20,7 +20,6 @@ from ..core.query import NO_NOISE
 from ..designs.design import design_output_noise
 from ..designs.output_noise import OutputNoise
 from ..designs.request import joined
-from ..designs.useful import effects_of, growth_of, one_move_of
 from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
 from ..loop.moments import Expected, InSteadyState, OverRun
@@ -33,6 +32,7 @@ from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
 from ..privacy.sentences import in_percent, percent
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency
+from ..secrets.effects import effects_of, growth_of
 from ..secrets.secrets import Secrets
 from ..systems.composed import with_local_loop
 from ..systems.linear import LinearSystem, Plant, reachability_gramian, spectral_radius
@@ -546,7 +546,8 @@ def _tried(way: _Way, asked: dict[str, Any], public: _Public | None) -> Option:
     except (ValueError, UncertifiableError, PrivacyError) as error:
         raise _NotOffered(str(error)) from error
     plant = noise.plant_data
-    secret = effects_of(given["adjacency"], plant, given["horizon"])
+    hidden = noise.request.secret
+    secret = effects_of(hidden, plant, given["horizon"])
     signal = None if public is None else public.signal
     price = None if priced is None else priced.price(noise)
     return Option(
@@ -562,7 +563,7 @@ def _tried(way: _Way, asked: dict[str, Any], public: _Public | None) -> Option:
             signal,
             price,
             None if priced is None else priced.blind,
-            _measured(given["adjacency"], plant),
+            _measured(hidden, plant),
             "loop" if priced is None or not priced.is_of_run else "run",
         ),
         noise,
@@ -587,9 +588,9 @@ def _priced(public: _Public | None, samples: Horizon) -> _Public | None:
         return None
 
 
-def _measured(adjacency: Adjacency, plant: Plant) -> str:
+def _measured(secret: Secrets, plant: Plant) -> str:
     """Return the subject of the secret's largest effects, in words."""
-    words = one_move_of(adjacency)
+    words = secret.one_move
     return f"{words} (unstable growth apart)" if growth_of(plant) > 1 else words
 
 
