@@ -26,7 +26,7 @@ from ..noise._autoregression import (
     hides_by_correlations,
     shift_behind_autoregression,
 )
-from ..noise._endless import endless_secret, shift_behind
+from ..noise._endless import shift_behind
 from ..noise._patterns import MOST_EXACT, MOST_RELAXED
 from ..noise.parts import Filtered, White
 from ..numerics.errors import PrivacyError, UncertifiableError
@@ -34,6 +34,7 @@ from ..numerics.linalg import float_above, round_up
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE
 from ..privacy.budget import scale_to_budget
+from ..secrets.decaying import endless_secret
 from ..secrets.secret import SecretInputs
 from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response

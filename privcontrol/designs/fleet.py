@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
-from ..noise._endless import endless_secret
 from ..noise.fleet import CoupledUnits, SeparateUnits, UnitNoise
 from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, MOST_NAMED, ROUNDED
+from ..secrets.decaying import endless_secret
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
 from ..systems.linear import (

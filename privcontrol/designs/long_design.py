@@ -13,11 +13,11 @@ import scipy.fft
 import scipy.linalg
 from numpy.typing import NDArray
 
-from ..noise._endless import endless_secret
 from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUGH, ROUNDED
+from ..secrets.decaying import endless_secret
 from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.disturbed import causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs

@@ -28,7 +28,6 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from ..noise._endless import endless_secret
 from ..noise.grid import grid_shift
 from ..noise.parts import Correlated, Filtered, NoisePart, White
 from ..noise.shift import Shift, certified_shift
@@ -38,6 +37,7 @@ from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import FEW_ROUNDS, ROUNDED, SMALLEST
 from ..privacy.budget import PrivacyBudget, scale_to_budget
 from ..regions.region import Compared, PlantPolytope, near_shift
+from ..secrets.decaying import endless_secret
 from ..secrets.modes import growing_mode
 from ..secrets.secret import SecretInputs
 from ..systems.linear import (

@@ -3,9 +3,7 @@
 Noise gamma = M nu from white nu hides a change of the secret by what is left of it after M is
 inverted: the shift is the energy of the response of V = M^-1 G to the change. Energies over all
 times come from the observability Gramian of V, summed in ball arithmetic with a bound of the
-tail. That the tail is small proves V stable. Noise of bounded size hides secrets whose
-effect decays. A secret whose effect lasts or grows is refused with the mode by name and
-with what to do.
+tail. That the tail is small proves V stable.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.balls import (
@@ -30,12 +27,10 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
-from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, ROUNDED
-from ..secrets.modes import largest_mode
-from ..secrets.secret import SecretInputs, SignalMoves, keeping, seen_of
-from ..secrets.secrets import Secrets
+from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE
+from ..secrets.secret import SecretInputs, SignalMoves
 from ..systems.gain import largest_gain
-from ..systems.linear import LinearSystem, Plant
+from ..systems.linear import LinearSystem
 from ._apart import square_of_several
 from ._windows import square_of_windows
 
@@ -43,92 +38,6 @@ T = TypeVar("T")
 
 #: The part of the Gramian that its tail may have.
 _TAIL = Ball((1, -160))
-
-
-# -- secrets whose effect decays ---------------------------------------------------------
-
-
-def endless_secret(secret: Secrets, plant: Plant) -> SecretInputs:
-    """Return a secret as inputs of a plant, refused if its effect does not decay."""
-    if any(part.times is not None for part in secret.disturbances):
-        raise ValueError(
-            "times: without a horizon a disturbance may change at every sample; leave "
-            "times out, or design for a finite horizon"
-        )
-    inputs = secret.entering(plant)
-    kept = seen_of([inputs])
-    is_moved = any(part.moved for part in secret.disturbances)
-    _check_forgotten(inputs, _names_of(inputs, plant), kept, is_moved)
-    (found,) = keeping([inputs], kept)
-    return found
-
-
-def _names_of(inputs: SecretInputs, plant: Plant) -> tuple[str, ...]:
-    """Return names of the states of a secret's system, the plant's own ones last."""
-    if inputs.without_one:  # in coordinates of their own
-        return tuple(f"mode[{k}]" for k in range(inputs.system.order))
-    others = inputs.system.order - plant.order
-    return (*(f"delayed[{k}]" for k in range(others)), *plant.states)
-
-
-def _is_unseen(A: NDArray, C: NDArray) -> bool:
-    """Return whether no output sees any mode on the unit circle or outside it."""
-    values, vectors = np.linalg.eig(A)
-    is_lasting = np.abs(values) > 1 - ROUNDED
-    shown = np.abs(C @ vectors[:, is_lasting])
-    return shown.max() <= ROUNDED * np.abs(C).max()
-
-
-def _check_forgotten(
-    inputs: SecretInputs, names: tuple[str, ...], kept: NDArray, is_moved: bool
-) -> None:
-    """Refuse a secret whose kept states (n,) do not all decay, by the mode's name."""
-    system = inputs.system
-    A = system.A[np.ix_(kept, kept)]
-    values = np.linalg.eigvals(A)
-    sizes = np.abs(values)
-    radius = sizes.max(initial=0.0)
-    if radius > 1 - ROUNDED:
-        mode = largest_mode(A, tuple(np.array(names)[kept]))
-        kind = "unstable mode" if radius > 1 + ROUNDED else "mode that never decays"
-        is_unseen = _is_unseen(A, system.C[:, kept])
-        is_one = np.all(np.abs(values[sizes > 1 - ROUNDED] - 1) <= ROUNDED)
-        if is_unseen and is_moved and inputs.without_one and is_one:
-            raise ValueError(
-                "moved: the plant has a mode that is 1 but for rounding errors, as "
-                "after sampling, so the effect of a moved event on it does not cancel "
-                "exactly, as runs of any length require. Design for a finite horizon, or "
-                "close a local loop around it (with_local_loop)"
-            )
-        if is_unseen:
-            raise ValueError(
-                f"horizon: the plant has the {kind} {mode}, which no output sees but for "
-                "rounding errors; write the plant without it, for example with differences "
-                "of states in place of the states"
-            )
-        if is_moved:
-            raise ValueError(
-                f"moved: the time of an event stays in the {kind} {mode}, which the outputs "
-                "see: only one simple pole at one, exactly, such as a tank's or a meter's, "
-                "is no obstacle to runs of any length. A double integrator, an undamped or "
-                "an unstable mode does not lose the time: design for a finite horizon, or "
-                "close a local loop around it (with_local_loop)"
-            )
-        timed = ""
-        if is_one and np.count_nonzero(sizes > 1 - ROUNDED) == 1:
-            timed = (
-                "hide when something enters, not whether (moved= of the adjacency); "
-            )
-        raise ValueError(
-            f"horizon: the secret drives the {kind} {mode}, which the outputs see, and no "
-            "noise of bounded size hides it in runs of any length. Design for a finite "
-            f"horizon; {timed}protect an input whose effect decays, with duration= for a change "
-            "that lasts; or stabilise the mode by a local loop and take the closed loop as "
-            "the plant"
-        )
-
-
-# -- what is left of one change ------------------------------------------------------------
 
 
 def shift_behind(noise: LinearSystem, secret: SecretInputs) -> float:

@@ -22,7 +22,7 @@ from privcontrol.designs.spectrum import (
     best_spectrum,
 )
 from privcontrol.noise._autoregression import is_stable
-from privcontrol.noise._endless import endless_secret
+from privcontrol.secrets.decaying import endless_secret
 from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import (
     LinearSystem,
