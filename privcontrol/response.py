@@ -915,25 +915,17 @@ def run_trials(
     if client is not None:  # dask's workers find the task, who else get it every time
         task = client.scatter([task], broadcast=True, hash=False)[0]
 
-    output: dict[str, Any] = {}
-    if executor is None:
-        for name, shape in getattr(task, "shapes", {}).items():
-            check_memory(trials * math.prod(shape), "trials")
-            if getattr(task, "time_first", False):
-                output[name] = np.empty((*shape[::-1], trials)).T
-            else:
-                output[name] = np.empty((trials, *shape))
-    placed = list(output)
+    placed = _places(task, trials) if executor is None else {}
 
     def made() -> Iterator[tuple]:
         for index, start in enumerate(range(0, trials, block)):
             keep = min(block, trials - start)
+            within = slice(start, start + keep)
             parts: dict[str, Any] = {}
             if placed:
-                within = slice(start, start + keep)
-                parts["out"] = {name: output[name][within] for name in placed}
+                parts["out"] = {name: array[within] for name, array in placed.items()}
             for name, array in (data or {}).items():
-                parts[name] = array[start : start + keep]
+                parts[name] = array[within]
             yield task, entropy, block, keep, index, parts
 
     jobs = made()
@@ -942,24 +934,46 @@ def run_trials(
         results = ((index, _run_block(*job)) for index, job in enumerate(jobs))
     else:
         results = _in_flight(jobs, checked_executor(executor))
+    found: dict[str, Any] = {}
     with progress_bar(trials, progress) as bar, closing(results):
         for index, arrays in results:
             start = index * block
             keep = min(block, trials - start)
-            for name, array in arrays.items():
-                if name in placed:
-                    continue
-                if array is None or len(array) == trials:
-                    output[name] = array  # absent, or the only block
-                    continue
-                if name not in output:
-                    shape = (trials, *array.shape[1:])
-                    check_memory(math.prod(shape), "trials")
-                    output[name] = np.empty_like(array, shape=shape)
-                output[name][start : start + keep] = array[:keep]
-            del arrays, array  # before the next block needs the memory
+            others = {name: arrays[name] for name in arrays if name not in placed}
+            _collect(found, others, slice(start, start + keep), trials)
+            del arrays, others  # before the next block needs the memory
             bar.update(keep)
-    return output
+    return placed | found
+
+
+def _places(task: Callable, trials: int) -> dict[str, NDArray]:
+    """Return arrays for what a task writes into its place, by name."""
+    places = {}
+    for name, shape in getattr(task, "shapes", {}).items():
+        check_memory(trials * math.prod(shape), "trials")
+        if getattr(task, "time_first", False):
+            places[name] = np.empty((*shape[::-1], trials)).T
+        else:
+            places[name] = np.empty((trials, *shape))
+    return places
+
+
+def _collect(
+    found: dict[str, Any],
+    arrays: Mapping[str, NDArray | None],
+    within: slice,
+    trials: int,
+) -> None:
+    """Put arrays of a block where its trials are in those of all."""
+    for name, array in arrays.items():
+        if array is None or len(array) == trials:
+            found[name] = array  # absent, or the only block
+            continue
+        if name not in found:
+            shape = (trials, *array.shape[1:])
+            check_memory(math.prod(shape), "trials")
+            found[name] = np.empty_like(array, shape=shape)
+        found[name][within] = array[: within.stop - within.start]
 
 
 def _run_block(

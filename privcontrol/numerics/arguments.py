@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -41,7 +42,6 @@ def helpful_arguments(
     end with the ``advice``, in which ``{unknown}`` is replaced by the keyword at fault.
     """
     signature = inspect.signature(function)
-    called = name or function.__name__
     shown = []
     for parameter in signature.parameters.values():
         if parameter.kind is not parameter.VAR_KEYWORD:
@@ -55,51 +55,89 @@ def helpful_arguments(
             )
         if kind is leading:
             shown.sort(key=lambda one: (one.kind, one.name not in names))
-    own = [one for one in shown if one.name not in ("self", "cls")]
-    known = [parameter.name for parameter in own]
-    placed = [one.name for one in own if one.kind is one.POSITIONAL_OR_KEYWORD]
-    bound = len(shown) - len(own)
-    needed = [one.name for one in own if one.default is one.empty]
-
-    def refused(text: str, unknown: str = "name") -> TypeError:
-        more = f"; {advice.format(unknown=unknown)}" if advice else ""
-        return TypeError(f"{called}() {text}{more}")
+    taken = _Taken.of(shown, name or function.__name__, advice)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> Answer:
-        for keyword in kwargs:
-            if keyword not in known:
-                close = [
-                    *_SYNONYMS.get(keyword, []),
-                    *get_close_matches(keyword, known),
-                ]
-                meant = [one for one in close if one in known]
-                hint = f" (did you mean {meant[0]}?)" if meant else ""
-                raise refused(
-                    f"got an unexpected keyword argument {keyword!r}{hint}; known are "
-                    f"{', '.join(known)}",
-                    keyword,
-                )
-        given = args[bound:]
-        if len(given) > len(placed):
-            others = [keyword for keyword in known if keyword not in placed]
-            kinds = ", ".join(type(one).__name__ for one in given)
-            rest = (
-                f"pass by keyword: {', '.join(others)}"
-                if others
-                else "it takes no more"
-            )
-            raise refused(
-                f"takes {', '.join(placed) or 'nothing'} by position, got {kinds}; {rest}"
-            )
-        found = {*placed[: len(given)], *kwargs}
-        lacking = [keyword for keyword in needed if keyword not in found]
-        if lacking:
-            raise refused(f"needs {', '.join(lacking)}; known are {', '.join(known)}")
+        taken.check(args, kwargs)
         return function(*args, **kwargs)
 
     checked.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
     return checked
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Say what a function takes, and refuse what it does not take or lacks.
+
+    Attributes
+    ----------
+    called : str
+        Its name in errors.
+    advice : str
+        The end of each error, if there is one.
+    known, placed, needed : list of str
+        All of its arguments, those that it takes by position, and those without a default.
+    bound : int
+        One if the first argument is the object that it is a method of.
+    """
+
+    called: str
+    advice: str
+    known: list[str]
+    placed: list[str]
+    needed: list[str]
+    bound: int
+
+    @classmethod
+    def of(cls, shown: Sequence[inspect.Parameter], called: str, advice: str) -> _Taken:
+        """Return what a function with these parameters takes."""
+        own = [one for one in shown if one.name not in ("self", "cls")]
+        return cls(
+            called,
+            advice,
+            [one.name for one in own],
+            [one.name for one in own if one.kind is one.POSITIONAL_OR_KEYWORD],
+            [one.name for one in own if one.default is one.empty],
+            len(shown) - len(own),
+        )
+
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Raise an error if a call with these arguments would fail."""
+        for keyword in kwargs:
+            if keyword not in self.known:
+                raise self._unexpected(keyword)
+        given = args[self.bound :]
+        if len(given) > len(self.placed):
+            raise self._too_many(given)
+        found = {*self.placed[: len(given)], *kwargs}
+        lacking = [keyword for keyword in self.needed if keyword not in found]
+        if lacking:
+            known = ", ".join(self.known)
+            raise self._refused(f"needs {', '.join(lacking)}; known are {known}")
+
+    def _refused(self, text: str, unknown: str = "name") -> TypeError:
+        more = f"; {self.advice.format(unknown=unknown)}" if self.advice else ""
+        return TypeError(f"{self.called}() {text}{more}")
+
+    def _unexpected(self, keyword: str) -> TypeError:
+        """Return the error for a keyword that is none of them."""
+        close = [*_SYNONYMS.get(keyword, []), *get_close_matches(keyword, self.known)]
+        meant = [one for one in close if one in self.known]
+        hint = f" (did you mean {meant[0]}?)" if meant else ""
+        return self._refused(
+            f"got an unexpected keyword argument {keyword!r}{hint}; known are "
+            f"{', '.join(self.known)}",
+            keyword,
+        )
+
+    def _too_many(self, given: Sequence[object]) -> TypeError:
+        """Return the error for more arguments by position than it takes."""
+        others = [keyword for keyword in self.known if keyword not in self.placed]
+        rest = f"pass by keyword: {', '.join(others)}" if others else "it takes no more"
+        placed = ", ".join(self.placed) or "nothing"
+        kinds = ", ".join(type(one).__name__ for one in given)
+        return self._refused(f"takes {placed} by position, got {kinds}; {rest}")
 
 
 Class = TypeVar("Class", bound=type)
