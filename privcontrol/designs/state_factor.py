@@ -31,7 +31,7 @@ from ..numerics.balls import (
 )
 from ..numerics.ellipsoid import MoveBasis, Shape, gaussian_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS, column_norms, float_above
+from ..numerics.linalg import EPS, column_norms, consecutive, float_above
 from ..numerics.pairs import Pairs
 from ..numerics.progress import piece
 from ..numerics.thresholds import (
@@ -148,8 +148,8 @@ def _uncertified(
 
 
 def _pivots(columns: NDArray) -> NDArray:
-    """The order in which a pivoted QR factorisation takes columns (r, M)."""
-    return scipy.linalg.lapack.dgeqp3(columns)[1] - 1
+    """The order in which a pivoted QR factorisation takes columns (r, M), which it changes."""
+    return scipy.linalg.lapack.dgeqp3(columns, overwrite_a=True)[1] - 1
 
 
 class _Problem:
@@ -161,12 +161,12 @@ class _Problem:
         self.plant = plant
         self.moves = moves
         self.rows = rows
-        self.columns = moves.vectors[rows]
+        self.columns = moves.vectors[consecutive(rows)]
         self.count = self.columns.shape[1]
         #: The moves where pairs of doubles tell them, without padding.
-        self.pairs = None
-        if isinstance(moves, StateMoves) and not padding:
-            self.pairs = moves.pairs(rows)
+        self.told = None
+        if isinstance(moves, StateMoves) and moves.free.is_long and not padding:
+            self.told = moves
         self.extra = np.zeros((len(rows), 0))
         if padding:
             self.extra = np.diag(padding * np.abs(self.columns).max(axis=1))
@@ -188,24 +188,24 @@ class _Problem:
 
     def _square(self, basis: NDArray) -> BallMatrix:
         """Some of the moves and the padding (r, r)."""
-        if self.pairs is None or not isinstance(self.moves, StateMoves):
+        if self.told is None:
             return submatrix(self.balls, range(len(self.rows)), basis.tolist())
         with working_bits(self.moves.bits):
-            return ball_matrix(self.moves.picked(basis).balls(self.rows))
+            return ball_matrix(self.told.picked(basis).balls(self.rows))
 
     def move_basis(self, horizon: int) -> MoveBasis | None:
         """A `MoveBasis` of large volume, with coordinates from balls.
 
         Returns None if the moves do not span the rows, or nearly so.
         """
-        scale = np.abs(self.columns).max(axis=1)
+        scale = np.abs(self.columns).max(axis=1)[:, None]
         if self.columns.shape[1] < len(self.rows) or not scale.all():
             return None
-        scaled = self.columns / scale[:, None]
-        basis = _pivots(scaled)[: len(self.rows)]
-        if not scaled[:, basis].any(axis=0).all():
+        basis = _pivots(self.columns / scale)[: len(self.rows)]
+        scaled = self.columns[:, basis] / scale
+        if not scaled.any(axis=0).all():
             return None
-        unit = scaled[:, basis] / column_norms(scaled[:, basis])
+        unit = scaled / column_norms(scaled)
         if np.linalg.cond(unit) > 1 / EPS:  # no factor in doubles could carry it
             return None
         coordinates = self._coordinates(basis)
@@ -221,9 +221,9 @@ class _Problem:
         if len(basis) == self.columns.shape[1]:  # there are no others
             return np.eye(len(basis))[np.argsort(basis)].T
         square = self._square(basis)
-        pairs = self._solved_in_pairs(square)
-        if pairs is not None:
-            return pairs.high
+        coordinates = self._solved_in_pairs(square, lambda solved: solved.high)
+        if coordinates is not None:
+            return coordinates
         solved = self._sharp(lambda: square.solve(self.balls))
         return None if solved is None else midpoints(solved)
 
@@ -242,9 +242,9 @@ class _Problem:
 
     def shifts(self, factor: NDArray) -> NDArray:
         """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
-        pairs = self._solved_in_pairs(ball_matrix(factor))
-        if pairs is not None:
-            return pairs.upper()
+        bounds = self._solved_in_pairs(ball_matrix(factor), Pairs.upper)
+        if bounds is not None:
+            return bounds
         solved = self._sharp(lambda: self._entries(factor))
         if solved is None:
             return np.full((len(self.rows), self.count), np.inf)
@@ -255,14 +255,20 @@ class _Problem:
         inverse = inverse_balls(factor)
         return inverse if self.hidden == inverse**0 else inverse * self.hidden
 
-    def _solved_in_pairs(self, matrix: BallMatrix) -> Pairs | None:
-        """The moves in the columns of a matrix, where pairs of doubles tell them sharply."""
-        if self.pairs is None:
+    def _solved_in_pairs(
+        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray]
+    ) -> NDArray | None:
+        """What is read of the moves in a matrix's columns, where pairs tell them sharply."""
+        if self.told is None:
             return None
         with working_bits(self.moves.bits), suppress(ZeroDivisionError):
-            solved = Pairs.of_balls(matrix.inv()) @ self.pairs
-            if solved.error.max() <= NEAREST * np.abs(solved.high).max():
-                return solved
+            chosen = ball_matrix(np.eye(self.plant.order)[self.rows])
+            solved = self.told.read_images(matrix.inv() * chosen, read)
+            if solved is None:
+                return None
+            found, error = solved
+            if error.max() <= NEAREST * np.abs(found).max():
+                return found
         return None
 
     def _sharp(self, solve: Callable[[], BallMatrix]) -> BallMatrix | None:

@@ -241,6 +241,12 @@ class Structured(NoisePart):
     def state_root(self) -> NDArray:
         return self.factor
 
+    def responses(self, horizon: int) -> NDArray:
+        return self._impulses(horizon)[0]  # no entry is fresh
+
+    def variances(self, horizon: int) -> NDArray:
+        return np.sum(self.responses(horizon) ** 2, axis=2)
+
     def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
         responses = self.responses(fresh.shape[1])
         gamma = np.zeros((len(first), *responses.shape[:2]))
@@ -654,7 +660,8 @@ class PartSum(NoisePart):
         return advance
 
     def responses(self, horizon: int) -> NDArray:
-        return np.concatenate([part.responses(horizon) for part in self.parts], axis=2)
+        every = [part.responses(horizon) for part in self.parts]
+        return every[0] if len(every) == 1 else np.concatenate(every, axis=2)
 
     @property
     def white(self) -> NDArray:

@@ -723,25 +723,36 @@ def _first_points(inverse: NDArray, points: NDArray) -> NDArray:
     inside = inverse @ points
     squares = np.einsum("ij,ij->j", inside, inside)
     first = max(_FIRST, 4 * size)
-    chosen = np.arange(count)
+    chosen = np.arange(min(first, count))
     if first < count:
+        spanning = _spanning(inside)
         outermost = np.argpartition(-squares, first)[:first]
         # those alone may lie in a plane
-        chosen = np.union1d(outermost, _spanning(inside))
+        chosen = np.union1d(outermost, spanning)
     return chosen[squares[chosen] > 0]
 
 
-def _spanning(points: NDArray) -> list[int]:
-    """Indices of r columns that span, each the farthest from the span of those before."""
-    rest = points.copy()
-    chosen: list[int] = []
-    for _ in points:
-        squares = np.einsum("ij,ij->j", rest, rest)
-        farthest = int(squares.argmax())
-        axis = rest[:, farthest] / np.sqrt(squares[farthest])
-        rest -= np.outer(axis, axis @ rest)
+def _spanning(rest: NDArray) -> list[int]:
+    """Indices of r columns that span, each the farthest from the span of those before.
+
+    It takes what lies in that span off the columns (r, M).
+    """
+    farthest, axis = _farthest(rest)
+    chosen = [farthest]
+    while len(chosen) < len(rest):
+        along = axis @ rest
+        for row, share in zip(rest, axis, strict=True):
+            row -= share * along
+        farthest, axis = _farthest(rest)
         chosen.append(farthest)
     return chosen
+
+
+def _farthest(points: NDArray) -> tuple[int, NDArray]:
+    """Which of some points is the farthest from zero, and its direction."""
+    squares = np.einsum("ij,ij->j", points, points)
+    farthest = int(squares.argmax())
+    return farthest, points[:, farthest] / np.sqrt(squares[farthest])
 
 
 def _squares(inverse: NDArray, points: NDArray) -> NDArray:

@@ -92,6 +92,15 @@ class _OneThread(ContextDecorator):
 one_thread = _OneThread()
 
 
+def consecutive(index: NDArray) -> NDArray | slice:
+    """Return the slice that indices one after the other are, which copies nothing."""
+    if not len(index) or index[-1] - index[0] != len(index) - 1:
+        return index
+    if not (index[1:] > index[:-1]).all():
+        return index
+    return slice(int(index[0]), int(index[-1]) + 1)
+
+
 def round_up(value: ArrayLike, ulps: int = 1) -> Any:
     """Return the float (array) `ulps` steps above `value`."""
     above = np.asarray(value, float)

@@ -5,7 +5,7 @@ Of many moves all but those near the largest one are bounded in doubles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import CERTAIN, FINE, ROUNDED, SMALLEST
+from ..numerics.thresholds import CACHED, CERTAIN, FINE, ROUNDED, SMALLEST
 from ..systems.linear import Plant
 from ..systems.transitions import ACCURATE_BITS, FIRST_BITS
 from .hiding import NoiseForm, Pairing, Split
@@ -83,27 +83,24 @@ def _below_largest(
     Algorithms" (2002), section 3.1.
     """
     columns = hidden.columns
-    if columns.shape[1] < _FEW_MOVES:
+    count = columns.shape[1]
+    if count < _FEW_MOVES:
         return None
+    try:
+        with working_bits(bits):
+            left, right = form()(identity_balls(len(columns)))
+            sides = [enclosure(left)]
+            sides.append(sides[0] if right is left else enclosure(right))
+    except ZeroDivisionError:  # these are too few bits
+        return None
+    lower, upper = np.empty(count), np.empty(count)
+    step = max(1, CACHED // max(len(columns), len(sides[0][0])))
     with np.errstate(all="ignore"):
-        # rounded, from balls that know `ACCURATE_BITS` of the largest entry
-        errors = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + SMALLEST
-        try:
-            with working_bits(bits):
-                sides = form()(identity_balls(len(columns)))
-                left, right = (
-                    _images(*enclosure(side), columns, errors) for side in sides
-                )
-        except ZeroDivisionError:  # these are too few bits
-            return None
-        width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
-        width += left[1] * right[1] + SMALLEST
-        sizes = np.abs(left[0] * right[0])
-        steps = (len(left[0]) + 8) * EPS
-        error = (width + steps * (sizes + width)).sum(axis=0) * (1 + 2 * steps)
-        middle = (left[0] * right[0]).sum(axis=0)
-        error += 5 * EPS * (np.abs(middle) + error)  # of these sums
-        lower, upper = middle - error, middle + error
+        for start in range(0, count, step):
+            some = slice(start, start + step)
+            middle, error = _squares(sides, columns[:, some])
+            np.subtract(middle, error, out=lower[some])
+            np.add(middle, error, out=upper[some])
     largest = lower.max()
     if not np.isfinite(upper).all() or not largest > SMALLEST:
         return None
@@ -115,6 +112,24 @@ def _below_largest(
     if 2 * len(near) > len(upper):
         return None
     return np.maximum(upper, 0.0), near
+
+
+def _squares(
+    sides: Sequence[tuple[NDArray, NDArray]], columns: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return y^2 (m,) of moves (n, m) and bounds of their errors, from a pairing's maps."""
+    # rounded, from balls that know `ACCURATE_BITS` of the largest entry
+    wrong = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + SMALLEST
+    left = _images(*sides[0], columns, wrong)
+    right = left if sides[1] is sides[0] else _images(*sides[1], columns, wrong)
+    width = left[1] * np.abs(right[0]) + np.abs(left[0]) * right[1]
+    width += left[1] * right[1] + SMALLEST
+    products = left[0] * right[0]
+    steps = (len(products) + 8) * EPS
+    error = (width + steps * (np.abs(products) + width)).sum(axis=0) * (1 + 2 * steps)
+    middle = products.sum(axis=0)
+    error += 5 * EPS * (np.abs(middle) + error)  # of these sums
+    return middle, error
 
 
 def _images(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -44,6 +44,7 @@ class StateMoves(RunMoves):
     sources: NDArray
     scales: NDArray
     horizon: int
+    radii: NDArray = field(kw_only=True)  # mu of each protected state (q,)
     bits: int = field(kw_only=True)  # working precision of the balls
 
     @classmethod
@@ -73,20 +74,19 @@ class StateMoves(RunMoves):
             sources = np.append(sources, count + sources[first])
             scales = np.append(scales, scales[first])
         with piece(1, 2):
-            pairs = free.pairs(-times, sources, scales)
-            if pairs is None:
-                columns, moving = _rounded_blocks(free, -times, sources, scales)
+            every = free.nearest_past(radii)
+            if every is None:
+                columns, vanish = _rounded_blocks(free, -times, sources, scales)
             else:
-                columns = pairs.high
-                moving = np.any(columns, axis=1)
+                columns = every[:, free.past_places(times, sources)]
+                vanish = False  # numbers of moderate size round to none
         if not np.isfinite(columns).all():
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
                 "beyond 1e308: a mode of the plant contracts too fast for this horizon; "
                 "shorten it, or protect fewer times (StateAdjacency(times=...))"
             )
-        # a rounded zero would pass for a state that never moves
-        if (moving & ~columns.any(axis=1)).any():
+        if vanish:
             raise UncertifiableError(
                 f"hiding a move at t = {times.max()} needs a move of the initial state "
                 "below 1e-323: rescale the states, or protect earlier times "
@@ -100,6 +100,7 @@ class StateMoves(RunMoves):
             sources,
             scales,
             horizon,
+            radii=radii,
             bits=free.bits,
         )
 
@@ -120,10 +121,16 @@ class StateMoves(RunMoves):
             earlier = inverse * earlier
         return RationalMatrix(moves).transpose()
 
-    def pairs(self, rows: NDArray) -> Pairs | None:
-        """Chosen rows of the moves as pairs of doubles, of a long run that they tell."""
-        found = self.free.pairs(-self.times, self.sources, self.scales)
-        return None if found is None else found.rows(rows)
+    def read_images(
+        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray]
+    ) -> tuple[NDArray, NDArray] | None:
+        """What is read of pairs M z (r, M) of all moves, and their errors; None if not long."""
+        every = self.free.read_past(matrix, self.radii, read)
+        if every is None:
+            return None
+        found, error = every
+        places = self.free.past_places(self.times, self.sources)
+        return found[:, places], error[:, places]
 
     def picked(self, index: NDArray) -> StateMoves:
         """Some of the moves."""
@@ -168,25 +175,26 @@ class StateMoves(RunMoves):
         return FiniteMoves(self.columns, errors=roundings(self.columns))
 
     @property
-    def radii(self) -> NDArray:
-        """mu of each protected state (q,)."""
-        return self.scales[: self.axes.shape[1]]
-
-    @property
     def axes(self) -> NDArray:
         """Unit vectors (n, q) of the protected states."""
         return self.free.axes
 
     def responses(self, plant: Plant, columns: NDArray) -> NDArray:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
-        return self._windows(self.free.outputs(plant.C), columns)
+        times = self.times[columns]
+        last = self.horizon - 1
+        back = int(times.max(initial=0))
+        forward = last - int(times.min(initial=last))
+        return self._windows(self.free.outputs(plant.C, back, forward), columns, back)
 
-    def _windows(self, long: NDArray, columns: NDArray) -> NDArray:
-        """The window (T p, M) that each move has in a free response (times, p, q)."""
-        starts = self.free.back - self.times[columns]
-        index = starts + np.arange(self.horizon)[:, None]
-        windows = long[index, :, self.sources[columns]] * self.scales[columns, None]
-        return windows.swapaxes(1, 2).reshape(-1, len(columns))
+    def _windows(self, long: NDArray, columns: NDArray, back: int) -> NDArray:
+        """The window (T p, M) that each move has in a response (times, p, q) from -back on."""
+        windows = np.empty((self.horizon, long.shape[1], len(columns)))
+        for k, column in enumerate(columns.tolist()):
+            start = back - self.times[column]
+            window = long[start : start + self.horizon, :, self.sources[column]]
+            np.multiply(window, self.scales[column], out=windows[:, :, k])
+        return windows.reshape(-1, len(columns))
 
     def output_sizes(self, plant: Plant, norm: float) -> NDArray:
         """||O_T z|| of every move (M,), rounded up."""
@@ -219,8 +227,11 @@ class StateMoves(RunMoves):
 
 def _rounded_blocks(
     free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
-) -> tuple[NDArray, NDArray]:
-    """Return scaled columns (n, M) as doubles, and a mask (n,) of the rows that move."""
+) -> tuple[NDArray, bool]:
+    """Return scaled columns (n, M) as doubles, and whether a row that moves rounds to zero.
+
+    It would pass for a state that never moves.
+    """
     columns = np.empty((len(free.axes), len(times)))
     moving = np.zeros(len(columns), dtype=bool)
     done = 0
@@ -233,7 +244,7 @@ def _rounded_blocks(
         table = block.tolist() if still.size else []
         for row in still:
             moving[row] = any(entry != 0 for entry in table[row])
-    return columns, moving
+    return columns, bool((moving & ~columns.any(axis=1)).any())
 
 
 def _in_blocks(

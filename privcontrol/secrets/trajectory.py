@@ -292,8 +292,10 @@ def trajectory_manifold(
     plant = plant_of(sys, horizon, period)
     shape = (plant.input_count, horizon)
     if inputs is None:
-        inputs = np.zeros(shape)
-    elif np.shape(inputs) != shape:
+        no_inputs = np.zeros(shape)
+        no_inputs.flags.writeable = False
+        return TrajectoryManifold(plant, horizon, no_inputs)
+    if np.shape(inputs) != shape:
         raise ct.ControlDimension(
             f"inputs: expected shape {shape} (inputs, horizon), got {np.shape(inputs)}"
         )

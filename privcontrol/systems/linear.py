@@ -25,7 +25,7 @@ from ..numerics.checks import real_array
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved, check_fields, digest_of, encode
-from ..numerics.thresholds import BLOCK, DOUBLINGS
+from ..numerics.thresholds import BLOCK, CACHED, DOUBLINGS
 
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any
@@ -175,17 +175,25 @@ class LinearSystem(ByContent, Saved):
         block = [states]
         for _ in range(min(samples, LEAP) - 1):
             block.append(self.A @ block[-1])
-        side_by_side = np.concatenate(block, axis=1)
+        following = np.concatenate(block, axis=1)
         leap = np.linalg.matrix_power(self.A, len(block))
-        rows = len(self.C)
-        columns = states.shape[1]
+        rows, columns, length = len(self.C), states.shape[1], len(block)
+        whole, rest = divmod(samples, length)
         outputs = np.empty((samples, rows, columns))
-        for first in range(0, samples, len(block)):
-            count = min(len(block), samples - first)
-            frames = self.C @ side_by_side[:, : count * columns]
-            frames = frames.reshape(rows, count, columns)
-            outputs[first : first + count] = frames.swapaxes(0, 1)
-            side_by_side = leap @ side_by_side
+        framed = outputs[: whole * length].reshape(whole, length, rows, columns)
+        at_once = max(1, min(whole, CACHED // max(1, following.size)))
+        group = np.empty((at_once, *following.shape))
+        for first in range(0, whole, at_once):
+            blocks = group[: whole - first]
+            for one in blocks:
+                one[:] = following
+                np.matmul(leap, one, out=following)
+            frames = (self.C @ blocks).reshape(len(blocks), rows, length, columns)
+            framed[first : first + len(blocks)] = frames.swapaxes(1, 2)
+        if rest:
+            frames = self.C @ following[:, : rest * columns]
+            frames = frames.reshape(rows, rest, columns)
+            outputs[whole * length :] = frames.swapaxes(0, 1)
         return outputs.reshape(samples * rows, columns)
 
     def impulse_response(self, samples: int) -> NDArray:

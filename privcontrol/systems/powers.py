@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ from ..numerics.balls import (
     working_bits,
 )
 from ..numerics.errors import UncertifiableError
+from ..numerics.linalg import consecutive
 from ..numerics.pairs import Pairs
 from .linear import (
     LEAP,
@@ -248,7 +249,7 @@ class FreeResponse:
         with working_bits(self.bits), suppress(ZeroDivisionError):
             step = backward(self.step)[0] if sign == "-" and count else self.step
             found = LongOrbit.of(ball_matrix(step), self._start(), count + 1)
-            return found if found.pairs.is_sharp else None
+            return found if found.is_sharp else None
         return None
 
     @cached_property
@@ -341,26 +342,59 @@ class FreeResponse:
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
             )
 
-    def pairs(self, times: NDArray, sources: NDArray, scales: NDArray) -> Pairs | None:
-        """Return `columns` as pairs of doubles that tell the nearest ones, if that is quick."""
-        if self._behind is None or (times > 0).any():
+    @property
+    def is_long(self) -> bool:
+        """Whether pairs of doubles tell the past, so that it need not be made of balls."""
+        return self._behind is not None
+
+    def nearest_past(self, radii: NDArray) -> NDArray | None:
+        """A^t V diag(radii) for t = 0, -1, .. as the nearest doubles (n, times q), in time.
+
+        None where it is not long, or pairs of doubles do not tell them.
+        """
+        if self._behind is None:
             return None
-        chosen = self._behind.pairs.columns(sources - times * self._width)
-        found = chosen.scaled(scales)
-        return found if found.is_sharp else None
+        return self._behind.scaled(radii).nearest()
+
+    def read_past(
+        self, C: BallMatrix, radii: NDArray, read: Callable[[Pairs], NDArray]
+    ) -> tuple[NDArray, NDArray] | None:
+        """What is read of pairs C A^t V diag(radii) for t = 0, -1, .., and their errors.
+
+        Both are (p, times q), in time. None where the past is not long.
+        """
+        if self._behind is None:
+            return None
+        with working_bits(self.bits):
+            return self._behind.seen_by(C).scaled(radii).read(read)
+
+    def past_places(self, times: NDArray, sources: NDArray) -> NDArray | slice:
+        """Where columns of these sources stand there, so many samples before t = 0."""
+        places = times * self._width
+        places += sources
+        return consecutive(places)
 
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded."""
-        if self._behind is None or self._ahead is None:
-            return self._in_time(self._blocks)
-        every = (self._behind.pairs, self._ahead.pairs)
-        return self._joined_in_time([pairs.high for pairs in every])
+        found = self._by_pairs(None, self.back, self._forward)
+        return self._in_time(self._blocks) if found is None else found
 
-    def outputs(self, C: NDArray) -> NDArray:
-        """C A^t V as doubles, shape (times, p, q), each entry rounded."""
-        found = self._by_pairs(C)
+    def outputs(
+        self, C: NDArray, back: int | None = None, forward: int | None = None
+    ) -> NDArray:
+        """C A^t V as doubles for t = -back .. forward, (times, p, q), each entry rounded.
+
+        They go as far as there are states by default.
+        """
+        back = self.back if back is None else back
+        forward = self._forward if forward is None else forward
+        found = self._by_pairs(C, back, forward)
         if found is not None:
             return found
+        return self._in_balls(C)[self.back - back : self.back + forward + 1]
+
+    def _in_balls(self, C: NDArray) -> NDArray:
+        """C A^t V at all times as doubles, rounded from balls."""
         if self._width > max(_NARROW, len(C)) and self._forward:
             found = self._by_rows(C)
             if found is not None:
@@ -369,22 +403,32 @@ class FreeResponse:
             matrix = ball_matrix(C)
             return self._in_time([matrix * block for block in self._blocks])
 
-    def _by_pairs(self, C: NDArray) -> NDArray | None:
-        """Return `outputs` of a long run, None where pairs of doubles do not tell them."""
+    def _by_pairs(self, C: NDArray | None, back: int, forward: int) -> NDArray | None:
+        """Return `outputs` of a long run, None where pairs of doubles do not tell them.
+
+        Without a C they are the states.
+        """
         if self._behind is None or self._ahead is None:
             return None
-        matrix = Pairs.exact(C)
-        found = [matrix @ orbit.pairs for orbit in (self._behind, self._ahead)]
-        if not all(outputs.is_sharp for outputs in found):
-            return None
-        return self._joined_in_time([outputs.high for outputs in found])
+        sides = []
+        for orbit, last in ((self._behind, back), (self._ahead, forward)):
+            some = orbit.until(last)
+            if C is not None:
+                with working_bits(self.bits):
+                    some = some.seen_by(ball_matrix(C))
+            nearest = some.nearest()
+            if nearest is None:
+                return None
+            sides.append(nearest)
+        return self._joined_in_time(*sides)
 
-    def _joined_in_time(self, sides: list[NDArray]) -> NDArray:
+    def _joined_in_time(self, past: NDArray, future: NDArray) -> NDArray:
         """Columns at t = 0, -1, .. and at t = 0, 1, .. as one array (times, .., q)."""
-        past, future = (
-            side.reshape(len(side), -1, self._width).swapaxes(0, 1) for side in sides
+        before, after = (
+            side.reshape(len(side), -1, self._width).swapaxes(0, 1)
+            for side in (past, future)
         )
-        return np.concatenate([past[:0:-1], future])
+        return np.concatenate([before[:0:-1], after]) if len(before) > 1 else after
 
     def _by_rows(self, C: NDArray) -> NDArray | None:
         """Return `outputs` from the rows C A^t, None where they are not accurate.
@@ -485,31 +529,67 @@ class Orbit:
 class LongOrbit:
     """step^t V (n, w) for t = 0 .. T-1, each a power step^(k L) of one of the first L.
 
-    ``pairs`` (n, T w) enclose them all, and balls are made of those that are asked for.
+    As pairs of doubles they are products of a ``stack`` of the powers, in which all first
+    rows stand before all second ones, and of those ``begun`` with.
     """
 
     first: BallMatrix
     powers: list[BallMatrix]
+    stack: Pairs
+    begun: Pairs
     width: int
-    pairs: Pairs
+    samples: int
 
     @classmethod
     def of(cls, step: BallMatrix, start: BallMatrix, samples: int) -> LongOrbit:
         """Compute it with balls of the working bits."""
         width = start.ncols()
-        if samples == 1:
-            return cls(start, [step**0], width, Pairs.of_balls(start))
         first, leap = _first_block(step, start, math.isqrt(samples) * width)
         powers = [leap**0]
         blocks = -(-samples * width // first.ncols())
         while len(powers) < blocks:
             powers += [leap * power for power in powers[: blocks - len(powers)]]
             leap = leap * leap
-        stack = block_balls([[power] for power in powers])
-        found = Pairs.of_balls(stack) @ Pairs.of_balls(first)
-        sides = [_side_by_side(x, blocks) for x in (found.high, found.low, found.error)]
-        pairs = Pairs(*sides).columns(slice(samples * width))
-        return cls(first, powers, width, pairs)
+        begun = Pairs.of_balls(first)
+        return cls(first, powers, _row_by_row(powers), begun, width, samples)
+
+    def seen_by(self, C: BallMatrix) -> LongOrbit:
+        """Return C step^t V in pairs of doubles, with balls of the working bits."""
+        return replace(self, stack=_row_by_row([C * power for power in self.powers]))
+
+    def scaled(self, radii: NDArray) -> LongOrbit:
+        """Return it in pairs of doubles with the columns of V times these, again and again."""
+        every = np.resize(radii, self.first.ncols())
+        return replace(self, begun=self.begun.scaled(every))
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether pairs of doubles tell the nearest double of each entry."""
+        return self.stack.tells_product(self.begun)
+
+    def until(self, last: int) -> LongOrbit:
+        """Return that of the times up to a last one."""
+        count = -(-(last + 1) * self.width // self.first.ncols())
+        places = np.arange(len(self.stack.high)).reshape(-1, len(self.powers))
+        some = self.stack.rows(places[:, :count].ravel())
+        return replace(self, powers=self.powers[:count], stack=some, samples=last + 1)
+
+    def nearest(self) -> NDArray | None:
+        """Return the nearest doubles (n, T w), side by side.
+
+        None where pairs of doubles do not tell them all.
+        """
+        found = self.stack.nearest_to_product(self.begun)
+        return None if found is None else self._side_by_side(found)
+
+    def read(self, read: Callable[[Pairs], NDArray]) -> tuple[NDArray, NDArray]:
+        """Return what is read (n, T w) of pairs of doubles, and bounds of their errors."""
+        found, error = self.stack.read_product(self.begun, read)
+        return self._side_by_side(found), self._side_by_side(error)
+
+    def _side_by_side(self, found: NDArray) -> NDArray:
+        rows = len(found) // len(self.powers)
+        return found.reshape(rows, -1)[:, : self.samples * self.width]
 
     def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
         """Return columns (n, M) as `FreeResponse.columns` does, for t >= 0."""
@@ -527,10 +607,11 @@ class LongOrbit:
         return BallMatrix(found).transpose()
 
 
-def _side_by_side(stack: NDArray, count: int) -> NDArray:
-    """Return matrices that stand one on top of the other (count n, m) as (n, count m)."""
-    blocks = stack.reshape(count, -1, stack.shape[1])
-    return blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1)
+def _row_by_row(matrices: list[BallMatrix]) -> Pairs:
+    """Return the first rows of all matrices as pairs, then the second ones, and so on."""
+    count, rows = len(matrices), matrices[0].nrows()
+    stack = Pairs.of_balls(block_balls([[matrix] for matrix in matrices]))
+    return stack.rows(np.arange(count * rows).reshape(count, rows).T.ravel())
 
 
 def _first_block(

@@ -1,5 +1,6 @@
 """Pairs of doubles enclose what exact rationals say, and tell when they do not know it."""
 
+import operator
 from fractions import Fraction
 
 import numpy as np
@@ -40,17 +41,48 @@ def encloses(found, exact):
 
 
 @pytest.mark.parametrize("seed", few(range(30), of=5))
-def test_products_enclose_the_exact_ones(seed, monkeypatch):
+def test_products_enclose_the_exact_ones(seed):
     rng = np.random.default_rng(seed)
     rows, inner, columns = rng.integers(1, 7, 3)
     left, exact_left = drawn(rng, (rows, inner))
     right, exact_right = drawn(rng, (inner, columns))
-    monkeypatch.setattr(pairs, "CACHED", int(rng.integers(1, 9)))
     exact = [
         [sum(a * b for a, b in zip(row, column)) for column in zip(*exact_right)]
         for row in exact_left
     ]
     encloses(left @ right, exact)
+
+
+@pytest.mark.parametrize("seed", few(range(20), of=5))
+def test_products_in_pieces_are_the_whole_ones(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    rows, inner, columns = rng.integers(1, 7, 3)
+    left, right = drawn(rng, (rows, inner))[0], drawn(rng, (inner, columns))[0]
+    sharp = Pairs.exact(np.abs(left.high)), Pairs.exact(np.abs(right.high))
+    monkeypatch.setattr(pairs, "_AT_ONCE", int(rng.integers(1, 9)))
+    for a, b in ((left, right), sharp):
+        whole = a @ b
+        for name in ("high", "low"):
+            found, error = a.read_product(b, operator.attrgetter(name))
+            np.testing.assert_allclose(found, getattr(whole, name), rtol=1e-12)
+            np.testing.assert_allclose(error, whole.error, rtol=1e-12)
+        nearest = a.nearest_to_product(b)
+        assert (nearest is None) == (not whole.is_sharp)
+        assert a.tells_product(b) <= whole.is_sharp
+    assert sharp[0].tells_product(sharp[1])
+    np.testing.assert_array_equal(nearest, whole.high)
+
+
+@pytest.mark.parametrize("bits, is_told", [(36, True), (40, False)])
+def test_a_product_that_cancels_by_too_much_does_not_tell_its_nearest_doubles(
+    bits, is_told
+):
+    """Errors are 144 times 2^-106 of the sizes, which leaves 60 bits of 2^-38 of them."""
+    ones = Pairs.exact(np.array([[1.0, -1.0]]))
+    near = Pairs.exact(np.array([[1 + 2.0**-bits], [1.0]]))
+    assert ones.tells_product(near) == is_told
+    assert (ones.nearest_to_product(near) is None) == (not is_told)
+    assert not ones.tells_product(Pairs.exact(np.ones((2, 1))))
 
 
 @pytest.mark.parametrize("seed", few(range(10), of=3))

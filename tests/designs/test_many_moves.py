@@ -9,7 +9,7 @@ from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs import state_factor
-from privcontrol.noise.parts import Structured
+from privcontrol.noise.parts import Structured, White
 from privcontrol.noise.shift import certified_shift
 from privcontrol.secrets import squares, states
 from privcontrol.systems import powers
@@ -37,8 +37,13 @@ def turning(seed):
 def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
     plant, shape = turning(seed)
     secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})
-    parts = (Structured(plant, shape),)
+    parts = (Structured(plant, shape), White(np.full(len(plant.C), 0.01)))[
+        : 1 + seed % 2
+    ]
+    whole = certified_shift(parts, secret, [plant], HORIZON)
+    monkeypatch.setattr(squares, "CACHED", 100 + seed)  # some moves at a time
     found = certified_shift(parts, secret, [plant], HORIZON)
+    np.testing.assert_allclose(found.squares, whole.squares, rtol=1e-12)
     monkeypatch.setattr(squares, "_FEW_MOVES", np.inf)
     slow = certified_shift(parts, secret, [plant], HORIZON)
     largest = slow.squares.max()
@@ -87,9 +92,13 @@ def test_moves_that_all_stay_alike_have_the_bound_of_one():
 
 
 @pytest.mark.parametrize("seed", few(range(12), of=4))
-def test_noise_for_long_runs_in_pairs_of_doubles_is_that_in_balls(seed, monkeypatch):
+@pytest.mark.parametrize("times", [None, (200, 201, 230, 231, 232, 390)])
+def test_noise_for_long_runs_in_pairs_of_doubles_is_that_in_balls(
+    seed, times, monkeypatch
+):
     plant, _ = turning(seed)
-    secret = pc.StateAdjacency({"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0})
+    radii = {"s0": 0.3, "s1": 2.0} if seed % 4 else {"s0": 1.0}
+    secret = pc.StateAdjacency(radii, times=times)
     request = {"horizon": HORIZON, "budget": BUDGET, "adjacency": secret}
 
     def designed():
@@ -102,8 +111,8 @@ def test_noise_for_long_runs_in_pairs_of_doubles_is_that_in_balls(seed, monkeypa
     counted = []
     true = state_factor._Problem._solved_in_pairs
 
-    def counting(problem, matrix):
-        counted.append(true(problem, matrix))
+    def counting(*asked):
+        counted.append(true(*asked))
         return counted[-1]
 
     monkeypatch.setattr(powers, "_LONG", 1)

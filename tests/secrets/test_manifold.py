@@ -8,6 +8,8 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.systems import linear
+from privcontrol.systems.linear import Plant
 
 
 @pytest.mark.parametrize("seed", few(range(5), of=2))
@@ -50,6 +52,20 @@ def test_output_query_publishes_the_outputs_of_the_free_response():
     np.testing.assert_allclose(
         query.matrix @ free.states.T.ravel(), free.outputs.T.ravel(), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("samples", [1, 63, 64, 200, 64 * 9, 64 * 9 + 7])
+def test_a_free_response_is_the_same_however_many_samples_are_taken_together(
+    samples, monkeypatch
+):
+    plant = Plant.of(cases.random_plant(2, states=3, inputs=1, outputs=2, radius=0.99))
+    starts = np.random.default_rng(0).normal(size=(3, 2))
+    together = plant.free_response(starts, samples)
+    monkeypatch.setattr(linear, "CACHED", 1)
+    np.testing.assert_array_equal(plant.free_response(starts, samples), together)
+    for t in {0, samples // 2, samples - 1}:
+        sample = plant.C @ np.linalg.matrix_power(plant.A, t) @ starts
+        np.testing.assert_allclose(together[2 * t : 2 * t + 2], sample, rtol=1e-10)
 
 
 def test_delays_pin_entries_and_they_are_listed():

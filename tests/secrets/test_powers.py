@@ -3,6 +3,7 @@
 The powers of a plant are known to 180 bits at every sample, never silently less.
 """
 
+import operator
 import re
 from fractions import Fraction
 
@@ -75,29 +76,47 @@ def test_long_runs_in_pairs_of_doubles_are_those_in_balls(states, width, monkeyp
     V = np.eye(states)[:, :width]
     C = np.random.default_rng(0).normal(size=(2, states))
     times, sources = np.divmod(np.arange(31 * width), width)
-    scales = 0.1 + np.arange(31 * width)
-    chosen = np.array([30, 2, 1, 7, 2]), sources[[0, -1, 1, 0, 0]], scales[:5]
+    radii = 0.1 + np.arange(width)
+    chosen = (
+        np.array([30, 2, 1, 7, 2]),
+        sources[[0, -1, 1, 0, 0]],
+        radii[[0, -1, 0, 0, 0]],
+    )
 
     def found():
         free = FreeResponse(A, V, 30, 50)
-        picked = free.columns(-chosen[0], *chosen[1:])
-        every = free.pairs(-times, sources, scales)
-        return free.outputs(C), picked, every, free
+        return free.outputs(C), free.columns(-chosen[0], *chosen[1:]), free
 
-    outputs, picked, none, balls = found()
-    assert none is None
+    outputs, picked, balls = found()
+    assert balls.nearest_past(radii) is None
     monkeypatch.setattr(powers, "_LONG", 1)
-    long_outputs, long_picked, every, long_free = found()
-    assert long_free._behind is not None
+    long_outputs, long_picked, long_free = found()
+    assert long_free.is_long
+    assert not balls.is_long
     assert (long_outputs == outputs).all()
+    assert (long_free.outputs(C, 4, 9) == outputs[26:40]).all()
+    assert (balls.outputs(C, 4, 9) == outputs[26:40]).all()
     assert (midpoints(long_picked) == midpoints(picked)).all()
     assert accurate_columns(long_picked) == accurate_columns(picked) == 5
+    assert long_free.past_places(times, sources) == slice(0, 31 * width)
+    assert long_free.past_places(*chosen[:2]).tolist() == [
+        time * width + source for time, source in zip(*chosen[:2])
+    ]
+    turned = np.array([0, 2, 1, 3])
+    assert (long_free.past_places(turned, 0 * turned) == turned * width).all()
     with working_bits(balls.bits):
-        columns = balls.columns(-times, sources, scales)
-        assert (every.high == midpoints(columns)).all()
-        rest = columns - ball_matrix(every.high) - ball_matrix(every.low)
-        assert (upper_bounds(rest) <= every.error).all()
-    assert long_free.pairs(times + 1, sources, scales) is None
+        matrix = ball_matrix(C)
+        columns = balls.columns(-times, sources, radii[sources])
+        assert (long_free.nearest_past(radii) == midpoints(columns)).all()
+        parts = [
+            long_free.read_past(matrix, radii, operator.attrgetter(name))
+            for name in ("high", "low", "error")
+        ]
+        (high, bounds), (low, _), (error, _) = parts
+        rest = matrix * columns - ball_matrix(high) - ball_matrix(low)
+        assert (upper_bounds(rest) <= error).all()
+        assert (bounds == error).all()
+        assert (error < 1e-25 * np.abs(high).max()).all()
     assert (long_free.states() == balls.states()).all()
     assert "_known" not in vars(long_free)  # no ball for each sample
 
