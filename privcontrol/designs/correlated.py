@@ -8,6 +8,8 @@ in floating point.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +17,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..noise.parts import Correlated, Driven, NoisePart, White
-from ..noise.whitened import shift_sizes
+from ..noise.whitened import Whitening, dense_root, shift_sizes
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import round_up
 from ..numerics.progress import piece
@@ -25,9 +27,12 @@ from .cheapest_covariance import Cheapest, cheapest_covariance
 from .fitted import fitted, scaled_to_fit
 from .long_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
+from .sums import sums_of_run
 
 #: Floors that are tried for changes that come apart, as shares of independent noise.
 _SHARES = (0.03, 0.1, 0.3)
+#: Share of the noise for sums in a mixture with that for single changes.
+_OF_SUMS = 0.3
 
 
 def correlated(problem: DesignProblem) -> Proposal:
@@ -43,6 +48,9 @@ def correlated(problem: DesignProblem) -> Proposal:
         lower_bound /= events
         of_sums = _bound_of_several(problem, responses, found)
         lower_bound = max(lower_bound, of_sums, white_cost(problem, problem.floor))
+        if len(shape) < MANY_DIMENSIONS and _are_all(responses.apart, responses):
+            sized, of_sums = _beside_sums(problem, responses, sized)
+            lower_bound = max(lower_bound, of_sums)
     elif responses.windows:
         sized = dense_noise(
             problem, scaled_to_fit(problem, shape, responses), responses
@@ -103,6 +111,38 @@ def _cheaper_apart(
             fitting = scaled_to_fit(problem, root, responses)
             sized.append(dense_noise(problem, fitting, responses))
     return min(sized, key=lambda each: each.cost)
+
+
+def _are_all(several: Sequence[Apart], responses: Responses) -> bool:
+    """Return whether changes of one kind at a distance are all that is hidden."""
+    if len(several) != 1 or responses.balls or responses.windows:
+        return False
+    return several[0].columns.shape == responses.points.shape
+
+
+def _beside_sums(
+    problem: DesignProblem, responses: Responses, sized: Proposal
+) -> tuple[Proposal, float]:
+    """The noise, or a mixture with that for sums of changes if it costs less, and a bound.
+
+    Whatever hides several changes hides their sums, so the cheapest noise for some of these
+    is a bound, which is 0 where the noise is too narrow for double precision.
+    """
+    (changes,) = responses.apart
+    root, _ = dense_root(sized.parts, problem.horizon)
+    if root is None:
+        return sized, 0.0
+    whitened, _ = Whitening(root)(changes.columns)
+    sums = changes.columns @ sums_of_run(whitened, changes)
+    single = replace(responses, points=np.hstack([changes.columns, sums]), apart=())
+    found = cheapest_covariance(problem, single, ROUGH)
+    mixed = [math.sqrt(_OF_SUMS) * found.root]
+    for part in sized.parts:
+        if isinstance(part, Correlated):
+            mixed.append(math.sqrt(1 - _OF_SUMS) * part.root)
+    shape = np.hstack(mixed)
+    tried = dense_noise(problem, scaled_to_fit(problem, shape, responses), responses)
+    return min(sized, tried, key=lambda each: each.cost), found.lower_bound
 
 
 def _with_larger_floors(

@@ -41,7 +41,6 @@ from ..systems.linear import Autoregression, LinearSystem, frequency_response
 from .problem import DesignProblem, Filter, Proposal, price_of
 from .realisation import FLOOR
 from .shaping_problem import (
-    LONG_CHANGE,
     Certified,
     ShapingProblem,
     mean_cost,
@@ -66,6 +65,8 @@ _ROUNDED = (
 )
 #: The gap that is asked for by default.
 _USUAL_GAP = 0.01
+#: Length of a change from which on it is long.
+_LONG_CHANGE = 32
 #: Orders of autoregressions that are tried, relative to the longest change.
 _AUTOREGRESSIVE = (2, 4)
 #: Least relative gain of a plant for noise that enters with the secret.
@@ -297,7 +298,7 @@ def _autoregressive(
     the inverse of an autoregression ends.
     """
     secret = problem.secret
-    if not hides_by_correlations(secret) or secret.longest < LONG_CHANGE:
+    if not hides_by_correlations(secret) or secret.longest < _LONG_CHANGE:
         return None
     least = None
     for times in _AUTOREGRESSIVE:

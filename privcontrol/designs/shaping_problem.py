@@ -44,8 +44,6 @@ from .windowed import BestSpectrum
 _LOW_ORDERS = 5
 #: Largest order that is looked for, for each output.
 _OF_OUTPUT = 12
-#: Length of a change from which on it is long.
-LONG_CHANGE = 32
 
 
 class Certified(NamedTuple):

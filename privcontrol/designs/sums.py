@@ -18,6 +18,7 @@ from ..noise._levels import LevelProducts
 from ..numerics.progress import piece
 from ..numerics.thresholds import ALIKE, FEW_ROUNDS, ROUGH
 from ..privacy.repetition import Spacing
+from ..secrets.secret import Apart
 from ..systems.linear import LEAP
 from .windowed import BestSpectrum, Circle
 
@@ -145,6 +146,32 @@ class LevelSums:
         if k + 1 < self.count:
             last = min(last, starts[k + 1] - self.spacing.separation)
         return np.arange(first, last + 1)
+
+
+def sums_of_run(whitened: NDArray, changes: Apart) -> NDArray:
+    """Return signs (M, S) of changes whose sums show much, and keep their distance.
+
+    ``whitened`` (m, M) are the changes. Each begins a sum, which takes the change that
+    shows most beside those that it has, as long as one fits into the run.
+    """
+    products = whitened.T @ whitened
+    squares = np.diag(products)
+    starts = changes.starts
+    apart = np.abs(np.subtract.outer(starts, starts)) >= changes.spacing.separation
+    every = np.arange(len(products))
+    signs = np.eye(len(products))
+    beside = products.copy()
+    free = apart.copy()
+    for _ in range(changes.spacing.events - 1):
+        gains = np.where(free, squares + 2 * np.abs(beside), -np.inf)
+        best = gains.argmax(axis=1)
+        size = np.where(beside[every, best] >= 0, 1.0, -1.0)
+        size[~free[every, best]] = 0.0
+        signs[every, best] += size
+        beside += size[:, None] * products[best]
+        free &= apart[best]
+    first = signs[every, (signs != 0).argmax(axis=1)]
+    return np.unique(signs * first[:, None], axis=0).T
 
 
 def with_sums(

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import control as ct
 import cvxpy
@@ -12,10 +13,13 @@ from mpmath import mpf, sqrt, workdps
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.designs.sums import sums_of_run
 from privcontrol.noise._apart import bounds_apart
 from privcontrol.numerics.balls import CERTIFICATE_BITS, Ball, ball_matrix, working_bits
-from privcontrol.secrets.secret import SignalMoves
-from privcontrol.systems.linear import LinearSystem
+from privcontrol.numerics.ellipsoid import enclosing_ellipsoid
+from privcontrol.privacy.repetition import Spacing
+from privcontrol.secrets.secret import Apart, SignalMoves
+from privcontrol.systems.linear import LinearSystem, Plant
 
 BUDGET = pc.PrivacyBudget(gdp=1.0)
 #: Samples of the dense route, after which a mode of .9 has faded to 1e-18.
@@ -592,3 +596,58 @@ def test_the_bound_of_several_changes_is_below_the_best_noise_for_all_their_sums
     least = least_trace(np.array(sums))
     assert 0.6 * least <= noise.design.lower_bound <= least * (1 + 1e-6)
     assert least <= noise.design.cost * (1 + 1e-6)
+
+
+# -- sums over a run -------------------------------------------------------------------------
+
+
+def sums_over_run(changes, spacing):
+    """All sums (m, S) of at most so many changes at their distance, with either sign."""
+    found = []
+    for count in range(1, spacing.events + 1):
+        for index in itertools.combinations(range(len(changes.starts)), count):
+            starts = np.sort(changes.starts[list(index)])
+            if (np.diff(starts) >= spacing.separation).all():
+                for signs in itertools.product((1, -1), repeat=count - 1):
+                    found.append(
+                        changes.columns[:, list(index)] @ np.array([1, *signs])
+                    )
+    return np.transpose(found)
+
+
+@pytest.mark.parametrize("events, separation", [(2, 3), (3, 2), (3, 4)])
+@pytest.mark.parametrize("floor", [{}, {"floor": 0.3}])
+def test_a_bound_of_several_changes_is_below_the_noise_for_all_their_sums(
+    events, separation, floor
+):
+    """All sums of a short run are listed, and the cheapest ellipsoid around them."""
+    plant = ct.ss([[0.95, 0.3], [0, 0.8]], [[0], [1]], [[1, 0]], 0, 1, inputs=["w"])
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=2, shape="level", events=events, separation=separation
+    )
+    noise = designed(plant, secret, horizon=10, models="exact", **floor)
+    responses = secret.responses(Plant.of(plant), 10)
+    (changes,) = responses.apart
+    moved = changes.columns[responses.moved]
+    sums = sums_over_run(replace(changes, columns=moved), changes.spacing)
+    white = np.diag(np.full(len(moved), floor.get("floor", 0.0)))
+    covered = np.hstack([sums, white]) if floor else sums
+    optimum = enclosing_ellipsoid(covered).lower_bound
+    assert 0.7 * optimum < noise.design.lower_bound <= optimum * (1 + 1e-6)
+    assert optimum <= noise.design.cost * (1 + 1e-6)
+
+
+def test_sums_over_a_run_keep_their_distance():
+    rng = np.random.default_rng(3)
+    starts = np.repeat(np.arange(12), 2)
+    changes = Apart(rng.normal(size=(15, 24)), starts, Spacing(3, 4))
+    signs = sums_of_run(changes.columns, changes)
+    assert signs.shape[0] == 24
+    assert np.abs(signs).max() == 1
+    for column in signs.T:
+        chosen = np.sort(starts[column != 0])
+        assert 1 <= len(chosen) <= 3
+        assert (np.diff(chosen) >= 4).all()
+    largest = np.linalg.norm(changes.columns @ signs, axis=0).max()
+    each = sums_over_run(changes, changes.spacing)
+    assert 0.9 * np.linalg.norm(each, axis=0).max() <= largest
