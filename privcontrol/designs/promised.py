@@ -65,7 +65,7 @@ def promised(
             *request.clauses,
         ),
         caveats=_caveats(plant, request, parts),
-        further=_of_other_plants(request, parts),
+        further=(*_of_bare_samples(request, parts), *_of_other_plants(request, parts)),
         models=request.fingerprints(plant),
     )
     count = _period(plant, request)
@@ -141,6 +141,20 @@ def _caveats(
             "exactly"
         )
     return tuple(caveats)
+
+
+def _of_bare_samples(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
+    """Return that dense noise leaves samples bare, such as those that no secret reaches."""
+    (part, *others) = parts
+    if others or not isinstance(part, Correlated | Driven):
+        return ()
+    samples = request.horizon.count()
+    noisy = part.variances(samples) > 0
+    bare = ~noisy[:, noisy.any(axis=0)].all(axis=1)
+    count = int(np.count_nonzero(bare))
+    if not count:
+        return ()
+    return (f"{count} of {samples} samples, in which an output carries no noise",)
 
 
 def _thinnest_of(part: NoisePart) -> float:

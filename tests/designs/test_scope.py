@@ -285,3 +285,20 @@ def caveats_of(plant, secret):
         models="exact",
     )
     return noise.guarantee.scope.caveats
+
+
+@pytest.mark.parametrize("options", [{"times": [3]}, {}, {"norm": "l2"}])
+def test_samples_that_no_secret_reaches_are_said_to_be_bare(options):
+    """A delayed output shows all that came before, without noise."""
+    lag = ct.ss(0.9, 1, 1, 0, 1, states=["x"], inputs=["u"], outputs=["y"])
+    noise = pc.design_output_noise(
+        lag,
+        horizon=8,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency({"u": 1.0}, **options),
+        models="exact",
+    )
+    count = np.count_nonzero(noise.sample(50, rng=0)[0].std(axis=0) == 0)
+    assert count == 1 + max(options.get("times", [0]))
+    words = f"{count} of 8 samples, in which an output carries no noise"
+    assert words in noise.guarantee.scope.caveats
