@@ -133,7 +133,7 @@ class Weights(ByContent, Saved):
         G = np.eye(n) if entry is None else matrix(entry, "G", (n, None))
         hint = "; x+ = A x + B u + G w: pass G=sys.B for disturbances at the inputs"
         Q = _given(given.get("Q"), "Q", n)
-        R = _given(given.get("R"), "R", m)
+        R = _given(given.get("R"), "R", m, "; R weighs the inputs that are controls")
         QN = _given(given.get("QN"), "QN (covariance of w)", G.shape[1], hint)
         RN = _given(given.get("RN"), "RN", p)
         N = _cross_weight(given.get("N"), Q, R)
