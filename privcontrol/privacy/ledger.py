@@ -3,7 +3,7 @@
 A privacy ledger keeps what has been spent, in memory or on a file. Charge before the
 release. A charge is recorded as a whole or not at all. One that was acknowledged is never
 lost, and the budget is never exceeded, whichever processes, threads and forks share the
-file and whenever they are killed.
+file and whenever they are killed, as long as each of them opens it as a ledger only.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class PrivacyLedger:
     or replaced file is refused. A new process cannot distinguish an older copy from the
     newest file, so keep `head` elsewhere and pass it as ``known`` to `open`. Nothing
     protects against somebody who may write the file and wants to deceive.
+    Back it up from a process that does not charge it: one that reads the file itself, such
+    as by `shutil.copy`, drops its lock, and of two charges at that time one may be lost.
 
     A charge returns once it is on the disk, after some 10 ms. Charge before a run, and not
     at every sample.
