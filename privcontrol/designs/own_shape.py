@@ -22,7 +22,7 @@ from ..secrets.secret import Responses
 from .correlated import dense_noise
 from .fitted import evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal
-from .robust import beside_floor, excess_of, of_all_models, shift_beside_floor
+from .robust import alone, beside_floor, excess_of, shift_beside_floor
 
 #: Relative part of a response that may lie outside Lambda's column space. The padding of
 #: the root covers it, and its cost is in the certified shift.
@@ -41,8 +41,7 @@ def own_shape(problem: DesignProblem) -> Proposal:
         return own(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
-    with piece(0, 2):
-        excess = excess_of(problem, shape)
+    excess = excess_of(problem, shape)
     if not excess > np.finfo(float).tiny:  # what bounds zero is smaller
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
@@ -51,8 +50,7 @@ def own_shape(problem: DesignProblem) -> Proposal:
     size = float_above(excess, 4)
     if not request.scale:
         size = max(size, 1.0)
-    with piece(1, 2):
-        return of_all_models(problem, shape * size)
+    return alone(problem, shape * size)
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:

@@ -52,10 +52,14 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> Proposal:
     NotRealizableError
         If a hidden move leaves the column space of the noise under some model.
     """
-    scaled = factor * max(excess_of(problem, factor), 1.0)
-    responses = problem.plant.free_response(scaled, problem.horizon)
+    return alone(problem, factor * max(excess_of(problem, factor), 1.0))
+
+
+def alone(problem: DesignProblem, factor: NDArray) -> Proposal:
+    """Structured noise S as it is."""
+    responses = problem.plant.free_response(factor, problem.horizon)
     cost = problem.family.unit_variance * problem.cost(responses)
-    return Proposal((Structured(problem.plant, scaled),), cost)
+    return Proposal((Structured(problem.plant, factor),), cost)
 
 
 def excess_of(problem: DesignProblem, factor: NDArray) -> float:

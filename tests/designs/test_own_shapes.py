@@ -11,6 +11,7 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.designs.problem import DesignProblem
 
 BUDGET = cases.BUDGET
 PURE = pc.PrivacyBudget(epsilon=1.0)
@@ -56,6 +57,21 @@ def exact_shift(plant, factor, times):
                 square = move.T * mpmath.lu_solve(S * S.T, move)
                 squares.append(square[0])
         return float(mpmath.sqrt(max(squares)))
+
+
+def test_a_shape_is_certified_to_be_scaled_and_once_more(monkeypatch):
+    plant, shape, adjacency = own_case(0)
+    certified = []
+    certify = DesignProblem.certify
+
+    def counted(problem, *arguments):
+        certified.append(1)
+        return certify(problem, *arguments)
+
+    monkeypatch.setattr(DesignProblem, "certify", counted)
+    noise = design(plant, adjacency, factor=shape, scale=True, max_std=np.inf)
+    assert len(certified) == 2
+    assert noise.guarantee.satisfies(BUDGET)
 
 
 @pytest.mark.parametrize("seed", few(range(50), of=8))
