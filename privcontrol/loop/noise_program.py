@@ -115,21 +115,7 @@ class NoiseProgram(ByContent):
             shift = 1 / math.sqrt(radial_variance(problem, rank))
         else:
             shift = problem.allowed
-        # moves of very different sizes are of size one in the least noise of the outputs
-        factor = tangent_noise(problem, shift).factor
-        if problem.moves.is_ball:  # around which Laplace noise is wider
-            factor = problem.moves.vectors / shift
-        moves = np.eye(factor.shape[1])
-        rest = factor[:, :0]
-        if not problem.moves.is_ball:
-            moves = coordinates_in(factor, problem.moves) / shift
-            left, values, _ = scipy.linalg.svd(moves)
-            rank = np.count_nonzero(values > rank_tolerance(moves, values))
-            rest = factor @ left[:, rank:]
-            if rest.size:
-                factor = factor @ left[:, :rank]
-                moves = left[:, :rank].T @ moves
-        basis = factor * shift
+        basis, rest, moves = _hidden_moves(loop)
         samples = noise.horizon.count()
         _, prices = regulation(loop).gains(samples)
         known = Knowledge.of(plant, loop.weights, None, design.P0)
@@ -142,7 +128,8 @@ class NoiseProgram(ByContent):
             errors, told = before if loop.form == "predictor" else after
             turn[t], seen[t] = told.halves()
             spread[t] = prices[t] @ errors @ turn[t]
-        return cls(basis, rest, moves, shift, turn, seen, spread, problem.moves.is_ball)
+        is_ball = problem.moves.is_ball
+        return cls(basis, rest / shift, moves, shift, turn, seen, spread, is_ball)
 
     def factor(self, information: NDArray) -> NDArray:
         """S (n, r + k) of the noise with the information J / y^2."""
@@ -198,6 +185,25 @@ class NoiseProgram(ByContent):
         A loop that was made asks for it again when it is asked how good it is.
         """
         return _solved(self, cap)
+
+
+@lru_cache(maxsize=2)  # the optimum of this law, and of any, are asked for
+def _hidden_moves(loop: LoopData) -> tuple[NDArray, NDArray, NDArray]:
+    """Return U, what is left of it that hides no move, and the c_i, for a shift of one."""
+    problem = DesignProblem(loop.side.plant, loop.private_noise.request)
+    if problem.moves.is_ball:  # around which Laplace noise is wider
+        basis = problem.moves.vectors
+        return basis, basis[:, :0], np.eye(basis.shape[1])
+    # moves of very different sizes are of size one in the least noise of the outputs
+    basis = tangent_noise(problem, 1.0).factor
+    moves = coordinates_in(basis, problem.moves)
+    left, values, _ = scipy.linalg.svd(moves)
+    rank = np.count_nonzero(values > rank_tolerance(moves, values))
+    rest = basis @ left[:, rank:]
+    if rest.size:
+        basis = basis @ left[:, :rank]
+        moves = left[:, :rank].T @ moves
+    return basis, rest, moves
 
 
 def _divided(lower: NDArray, rows: NDArray) -> NDArray:

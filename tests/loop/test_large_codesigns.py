@@ -126,7 +126,7 @@ def test_the_search_begins_inside_near_the_centre_of_the_bounds(thin):
 def test_a_co_design_that_is_asked_how_good_it_is_repeats_no_riccati_equation(
     monkeypatch,
 ):
-    solved, costs = [], []
+    solved, costs, designed = [], [], []
     equation, cost = regulator.riccati, moments.expected_cost
 
     def counted(*matrices):
@@ -137,6 +137,13 @@ def test_a_co_design_that_is_asked_how_good_it_is_repeats_no_riccati_equation(
         costs.append(1)
         return cost(*run)
 
+    def least(*asked):
+        designed.append(1)
+        return tangent(*asked)
+
+    tangent = noise_program.tangent_noise
+    monkeypatch.setattr(noise_program, "tangent_noise", least)
+    noise_program._hidden_moves.cache_clear()
     monkeypatch.setattr(regulator, "riccati", counted)
     monkeypatch.setattr(moments, "expected_cost", priced)
     regulator._settled.cache_clear()
@@ -145,6 +152,7 @@ def test_a_co_design_that_is_asked_how_good_it_is_repeats_no_riccati_equation(
     best = optimal_loop(loop.data, 10.0, progress=False)
     optimality(best)
     assert len(solved) == 1
+    assert len(designed) == 2  # for each of two loops
     assert len(costs) == 3  # of two noises, and without noise
 
 
