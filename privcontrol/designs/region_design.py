@@ -17,12 +17,13 @@ What a search compares are rough designs; the best floor then gets a sharp one.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import combinations, count
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
@@ -314,20 +315,24 @@ def _near_shift(request: Request, parts: Sequence[NoisePart]) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class _Task(ABC):
     """State what is asked for, with the secret under each plant."""
 
     problem: DesignProblem
     secrets: tuple[SecretInputs, ...]
 
-    @classmethod
-    def of(cls, problem: DesignProblem) -> _Task:
+    #: Whether the noise has one law at all samples, from the first on.
+    is_stationary: ClassVar[bool]
+
+    @staticmethod
+    def of(problem: DesignProblem) -> _Task:
         request = problem.request
+        kind = _OfRun if request.horizon.ends else _OfAnyLength
         secrets: list[SecretInputs] = []
         if request.region is None:
             for model in problem.plants:
                 secrets += request.secret.under([model])
-            return cls(problem, tuple(secrets))
+            return kind(problem, tuple(secrets))
         if not problem.plant.order:
             raise ValueError(
                 "models: noise that is drawn again at every sample covers a region of "
@@ -339,10 +344,22 @@ class _Task:
             vertices, request.secret.under(vertices), strict=True
         ):
             decays = spectral_radius(secret.system) < 1
-            if not (request.horizon.ends or decays):
+            if kind is _OfAnyLength and not decays:
                 raise UncertifiableError(_REMEMBERED.format(growing_mode(vertex)))
             secrets.append(secret)
-        return cls(problem, tuple(secrets))
+        return kind(problem, tuple(secrets))
+
+    @abstractmethod
+    def price(self) -> LinearSystem:
+        """Return the price of a sample, for which noise is shaped."""
+
+    @abstractmethod
+    def cost(self, parts: tuple[NoisePart, ...]) -> float:
+        """Return the cost of noise."""
+
+    @abstractmethod
+    def proposal(self, parts: tuple[NoisePart, ...]) -> Proposal:
+        """Return noise with what is known of it."""
 
     @property
     def plant(self) -> Plant:
@@ -397,7 +414,7 @@ class _Task:
         return [together, *self.request.secret.under([self.plant])]
 
     def _optimal_for(self, *secrets: SecretInputs) -> list[Proposal]:
-        price = self._price()
+        price = self.price()
         order, gap = self.request.order, self.request.gap
         designs = []
         for secret in secrets:
@@ -408,21 +425,11 @@ class _Task:
                 designs.append(found)
         return designs
 
-    def _price(self) -> LinearSystem:
-        """The price of noise for its shape; one for all outputs if it has no end."""
-        try:
-            return price_of(self.problem.weight, self.plant.output_count)
-        except (ValueError, PrivacyError):
-            if not self.request.horizon.ends:
-                raise
-            return LinearSystem.gain(np.eye(self.plant.output_count))
-
     def candidates(self) -> Iterator[Candidate]:
         """Noise of any size: white, filtered, or with the secret through the plant.
 
         A floor that was asked for is never smaller than that.
         """
-        stationary = not self.request.horizon.ends
         kept: Candidate = ()
         raised: Candidate = ((White(np.ones(self.plant.output_count)), 0.0, math.inf),)
         if self.request.floor is not None:
@@ -436,12 +443,12 @@ class _Task:
         if energies is not None and kept:
             nominal = endless_secret(self.request.secret, self.plant)
             sizes = LinearSystem.gain(np.diag(energies / self.allowed))
-            driven = Filtered(sizes, nominal.system, stationary)
+            driven = Filtered(sizes, nominal.system, self.is_stationary)
             yield ((driven, 0.0, math.inf), *raised)
         for shaped in (*self.shapes, *self.wider):
             (part,) = shaped.parts
             if isinstance(part, Filtered) and part.response is None:
-                filtered = replace(part, starts_stationary=stationary)
+                filtered = replace(part, starts_stationary=self.is_stationary)
                 yield ((filtered, 0.0, math.inf), *kept)
 
     def parts(self, candidate: Candidate, size: float) -> tuple[NoisePart, ...]:
@@ -490,7 +497,7 @@ class _Task:
                 "models: the noise does not meet its budget when evaluated back; raise "
                 "the floor, or narrow the region"
             )
-        return self._noise(parts)
+        return self.proposal(parts)
 
     def shift(self, parts: tuple[NoisePart, ...], largest: float = math.inf) -> float:
         """The certified shift of noise, that of the sensor's grid included.
@@ -513,16 +520,28 @@ class _Task:
         grid = grid_shift(parts, request.resolution, request.horizon)
         return float_above(found.value + grid)
 
+    def _filtered(
+        self, parts: tuple[NoisePart, ...], cost: float, bound: float
+    ) -> Proposal:
+        """Return noise whose first part is filtered."""
+        secret = self.secrets[0].scaled_system
+        return Proposal(parts, cost, bound, Filter(secret), cost / bound - 1)
+
+
+class _OfRun(_Task):
+    """Noise of a run, which begins at rest and costs what all samples do."""
+
+    is_stationary = False
+
+    def price(self) -> LinearSystem:
+        outputs = self.plant.output_count
+        try:
+            return price_of(self.problem.weight, outputs)
+        except (ValueError, PrivacyError):  # no price of one sample
+            return LinearSystem.gain(np.eye(outputs))
+
     def cost(self, parts: tuple[NoisePart, ...]) -> float:
-        """The cost of noise, that of a sample if it has no end."""
-        problem = self.problem
-        if not self.request.horizon.ends:
-            price = self._price()
-            models: Any = [part.model for part in parts]
-            return sum(
-                float(impulse_energies(price.after(model)).sum()) for model in models
-            )
-        horizon = problem.horizon
+        problem, horizon = self.problem, self.problem.horizon
         cost = 0.0
         for part in parts:
             cost += white_cost(problem, np.tile(part.white, horizon))
@@ -531,22 +550,37 @@ class _Task:
                 cost += problem.cost(responses.reshape(problem.query.size, -1))
         return cost
 
-    def _noise(self, parts: tuple[NoisePart, ...]) -> Proposal:
-        """Return the known facts of noise."""
+    def proposal(self, parts: tuple[NoisePart, ...]) -> Proposal:
         cost = self.cost(parts)
-        if not self.request.horizon.ends and isinstance(parts[0], White):
-            filtered = Filtered(LinearSystem.gain(np.diag(parts[0].scale)))
-            parts = (filtered, *parts[1:])
-        first = parts[0]
-        if not isinstance(first, Filtered):
-            return Proposal(parts, cost)
-        bound = math.nan
-        if not self.request.horizon.ends:
-            # every one is a bound, since all of these plants are to be covered
-            bounds = [shaped.lower_bound for shaped in self.shapes]
-            bound = max(bounds, default=math.nan)
-        secret = self.secrets[0].scaled_system
-        return Proposal(parts, cost, bound, Filter(secret), cost / bound - 1)
+        if isinstance(parts[0], Filtered):
+            return self._filtered(parts, cost, math.nan)
+        return Proposal(parts, cost)
+
+
+class _OfAnyLength(_Task):
+    """Noise without a horizon, which costs what a sample does."""
+
+    is_stationary = True
+
+    def price(self) -> LinearSystem:
+        return price_of(self.problem.weight, self.plant.output_count)
+
+    def cost(self, parts: tuple[NoisePart, ...]) -> float:
+        price = self.price()
+        models: Any = [part.model for part in parts]
+        return sum(
+            float(impulse_energies(price.after(model)).sum()) for model in models
+        )
+
+    def proposal(self, parts: tuple[NoisePart, ...]) -> Proposal:
+        cost = self.cost(parts)
+        first, *others = parts
+        if isinstance(first, White):
+            first = Filtered(LinearSystem.gain(np.diag(first.scale)))
+        # every one is a bound, since all of these plants are to be covered
+        bounds = [shaped.lower_bound for shaped in self.shapes]
+        bound = max(bounds, default=math.nan)
+        return self._filtered((first, *others), cost, bound)
 
 
 # -- the cheapest floor ------------------------------------------------------------------
