@@ -224,8 +224,8 @@ def _beside(
     free = model.free_response(np.eye(model.order), problem.horizon)
     free = free / problem.floor[:, None]
     inside = Q.T @ free
-    (outside,) = scipy.linalg.qr(free - Q @ inside, mode="r", overwrite_a=True)
-    return inside, outside[: model.order].copy()
+    _, outside = scipy.linalg.qr(free - Q @ inside, mode="raw", overwrite_a=True)
+    return inside, outside
 
 
 def _seen_basis(problem: DesignProblem) -> NDArray:

@@ -205,7 +205,7 @@ def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDAr
 def weight_triangle(rows: NDArray) -> NDArray:
     """L (r, r) with L L^T = rows^T rows."""
     size = rows.shape[1]
-    upper = qr(rows, mode="r")[0][:size]
+    _, upper = qr(rows, mode="raw")  # "r" adds as many zeros as there are rows
     if not upper.any():
         raise ValueError(
             "weight: it prices no direction of the noise (W G z = 0 for every hidden "

@@ -164,14 +164,14 @@ class LinearSystem(ByContent, Saved):
         It goes one step at a time up to `LEAP` samples, and from there on by so many at
         once. Where there are many states to move on, the rows C A^t are.
         """
+        if not states.any():
+            return np.zeros((samples * len(self.C), states.shape[1]))
         if states.shape[1] > _MANY * len(self.C) and states.shape[1] >= _WIDE:
             every = np.eye(self.order)
             turned = LinearSystem(self.A.T, self.B[:0], every, every[:0])
             seen = turned.free_response(self.C.T, samples)
             seen = seen.reshape(samples, self.order, -1).swapaxes(1, 2)
             return seen.reshape(-1, self.order) @ states
-        if not states.shape[1]:
-            return np.empty((samples * len(self.C), 0))
         block = [states]
         for _ in range(min(samples, LEAP) - 1):
             block.append(self.A @ block[-1])
