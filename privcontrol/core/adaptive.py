@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..numerics.balls import RationalMatrix
+from ..numerics.balls import RationalMatrix, rational
 from ..numerics.checks import (
     Seed,
     generator,
@@ -207,10 +207,17 @@ class AdaptiveReleases:
         Raises
         ------
         ValueError
-            If there are more entries than the manifold has, the offset has another
-            length, or the data miss a constraint. No message holds an entry.
+            If there are more entries than the manifold has, an entry is no double, the
+            offset has another length, or the data miss a constraint. No message holds an
+            entry.
         """
-        fresh = real_array(entries, "entries")
+        exact, fresh = exact_data(entries, "entries")
+        if exact != [rational(double) for double in fresh.ravel().tolist()]:
+            raise ValueError(
+                "entries: expected numbers that doubles hold, got one that would be "
+                "rounded, and numbers near it would be taken further apart than they are; "
+                "round them yourself, and hide as much more"
+            )
         start = len(self._data)
         left = self._manifold.size - start
         if fresh.ndim != 1 or not 0 < len(fresh) <= left:

@@ -461,3 +461,12 @@ def test_a_trajectory_comes_sample_by_sample():
     shown = run.release([[1.0, 0.0]], GaussianNoise([[50.0]]), rng=0)
     plain = Mechanism(LinearQuery([[1.0, 0.0]]), GaussianNoise([[50.0]]))
     np.testing.assert_array_equal(shown, plain.release([1.2, 2.0], rng=0))
+
+
+@pytest.mark.parametrize("entry", [2**53 + 1, 2**53 + 3])
+def test_data_that_no_double_holds_are_refused(entry):
+    """These two are 2 apart, and 4 apart as doubles."""
+    run = AdaptiveReleases(STOCK, SECRET, BUDGET)
+    with pytest.raises(ValueError, match="entries: expected numbers that doubles hold"):
+        run.extend([entry])
+    run.extend([2**53 + 2])
