@@ -504,7 +504,7 @@ class _FreeMoves:
         # an inverse of A differs by more than the rows that are uncertain
         driven = np.arange(moves.order)
         start = np.hstack([np.eye(moves.order), moves.axes])
-        free = FreeResponse(A, start, moves.back, forward, rounded=True)
+        free = FreeResponse.of(A, start, moves.back, forward, rounded=True)
         states, outputs = free.states(), free.outputs(C)
         # pairs of doubles are known to 60 bits, balls to 180 of their column's largest entry
         sizes = np.abs(states)

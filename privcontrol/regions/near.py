@@ -86,7 +86,7 @@ class _Nearby:
         spread_A, spread_C = np.split(moves.spread, [n])
         T, p = moves.horizon, len(C)
         start = np.hstack([np.eye(n), moves.axes])
-        free = FreeResponse(A, start, 0, T - 1, rounded=True)
+        free = FreeResponse.of(A, start, 0, T - 1, rounded=True)
         outputs = free.outputs(C)
         states, steps = _reached(free.states(), spread_A)
         read = spread_C @ states

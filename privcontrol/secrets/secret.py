@@ -583,7 +583,7 @@ class Secret(Adjacency):
             every = run_responses(plant, moves.vectors, starts, horizon)
             columns = every.reshape(horizon * plant.output_count, -1)
             return Responses.of(columns, moves.is_ball, moves.exact)
-        free = FreeResponse(plant.A, moves.vectors, 0, horizon - 1)
+        free = FreeResponse.of(plant.A, moves.vectors, 0, horizon - 1)
         columns = free.outputs(plant.C).reshape(horizon * plant.output_count, -1)
         return Responses.of(columns, moves.is_ball, moves.exact)
 

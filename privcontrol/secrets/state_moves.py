@@ -61,7 +61,7 @@ class StateMoves(RunMoves):
         forward = horizon - 1 - int(times.min())
         axes = np.eye(plant.order)[:, index]
         with piece(0, 2):
-            free = FreeResponse(plant.A, axes, back, forward, bool(times.max() > 0))
+            free = FreeResponse.of(plant.A, axes, back, forward, bool(times.max() > 0))
         count = len(index)
         # views where one state is protected
         shape = (len(times), count)

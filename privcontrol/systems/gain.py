@@ -257,7 +257,7 @@ def _peak_bound(system: LinearSystem) -> float:
                 raise UncertifiableError(_TOO_CLOSE)
             power = power * power
             samples *= 2
-    free = FreeResponse(A, B, 0, samples - 1)
+    free = FreeResponse.of(A, B, 0, samples - 1)
     states = np.abs(free.states()).max(axis=1).sum(axis=0)
     tail = np.abs(C).sum(axis=1)[:, None] * states * (2 * left)
     total = np.abs(D) + np.abs(free.outputs(C)).sum(axis=0) + tail

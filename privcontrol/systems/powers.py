@@ -195,15 +195,29 @@ class FreeResponse:
     """The vectors A^t V (n, q) for t = -back .. forward, as ball matrices.
 
     Each is accurate to `ACCURATE_BITS`. If ``back`` is positive, A is nonsingular but for
-    delays, and V is zero for delayed inputs. If ``followed`` and there are delayed outputs,
-    V stands there twice: with these as what the other states in V have brought about, then
-    as it was given (``held``). An ``UncertifiableError`` says that the plant is so
-    stiff that even very long numbers do not carry its powers. With ``rounded``, or over a
-    long run, all are first computed as pairs of doubles, which tell the nearest ones.
+    delays, and V is zero for delayed inputs. If delayed outputs are ``held``, V stands
+    there twice: with these as what the other states in V have brought about, then as it was
+    given. `of` makes it.
     """
 
+    #: Whether pairs of doubles tell the past, so that it need not be made of balls.
+    is_long = False
+
     def __init__(
-        self,
+        self, A: NDArray, V: NDArray, back: int, forward: int, held: bool
+    ) -> None:
+        self.step = A
+        self._forward = forward
+        self.back = back
+        self.bits = FIRST_BITS
+        self.axes = V
+        self.held = held
+        self._width = V.shape[1] * (1 + self.held)
+        self._is_narrow = self._width <= _NARROW
+
+    @classmethod
+    def of(
+        cls,
         A: NDArray,
         V: NDArray,
         back: int,
@@ -211,25 +225,30 @@ class FreeResponse:
         followed: bool = False,
         *,
         rounded: bool = False,
-    ) -> None:
+    ) -> FreeResponse:
+        """Return the vectors, with ``rounded`` or over a long run as pairs of doubles first.
+
+        If ``followed``, delayed outputs are held as well, if there are any.
+
+        Raises
+        ------
+        UncertifiableError
+            If the plant is so stiff that even very long numbers do not carry its powers.
+        """
         if back and V[delayed_inputs(A)].any():
             raise UncertifiableError(
                 "A^-t does not exist for moves of delayed inputs; protect the initial "
                 "state, or a disturbance"
             )
-        self.step = A
-        self._forward = forward
-        self.back = back
-        self.bits = FIRST_BITS
-        self.axes = V
-        self.held = followed and bool(delayed_outputs(A).any())
-        self._width = V.shape[1] * (1 + self.held)
-        self._behind = None
-        is_narrow = self._width <= _NARROW
-        if rounded or (is_narrow and max(back, forward) * self._width >= _LONG):
-            self._behind = self._long("-", back)
-        if self._behind is None or (is_narrow and self._ahead is None):
-            self._known = self._reached()
+        held = followed and bool(delayed_outputs(A).any())
+        found = FreeResponse(A, V, back, forward, held)
+        is_long = max(back, forward) * found._width >= _LONG
+        if rounded or (found._is_narrow and is_long):
+            behind = found._in_pairs("-")
+            if behind is not None:
+                return LongResponse(behind, A, V, back, forward, held)
+        found._known = found._reached()  # an error comes at once
+        return found
 
     @cached_property
     def _known(self) -> list[BallMatrix]:
@@ -239,22 +258,19 @@ class FreeResponse:
     def _reached(self) -> list[BallMatrix]:
         """Take as many bits as all samples need, and return those that are known."""
         past = self._reaching("-", self.back)
-        if self._width <= _NARROW:
+        if self._is_narrow:
             self._reaching("+", self._forward)
         with working_bits(self.bits):
             return [*past, self._start()]
 
-    def _long(self, sign: str, count: int) -> LongOrbit | None:
+    def _in_pairs(self, sign: str) -> LongOrbit | None:
         """A^t V for t = 0, 1, .. or t = 0, -1, .. where pairs of doubles tell them."""
+        count = self.back if sign == "-" else self._forward
         with working_bits(self.bits), suppress(ZeroDivisionError):
             step = backward(self.step)[0] if sign == "-" and count else self.step
             found = LongOrbit.of(ball_matrix(step), self._start(), count + 1)
             return found if found.is_sharp else None
         return None
-
-    @cached_property
-    def _ahead(self) -> LongOrbit | None:
-        return self._long("+", self._forward)
 
     def _start(self) -> BallMatrix:
         start = ball_matrix(self.axes)
@@ -305,7 +321,7 @@ class FreeResponse:
     @cached_property
     def _blocks(self) -> list[BallMatrix]:
         """All states. Few ask for the future, which takes as much memory as the past."""
-        if self._width > _NARROW:
+        if not self._is_narrow:
             self._reaching("+", self._forward)
         with working_bits(self.bits):
             return [*self._known, *self._orbit("+", self._forward)]
@@ -322,11 +338,6 @@ class FreeResponse:
 
     def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
         """Columns (n, M) of A^t V, each of its own time and source, times its own number."""
-        if self._behind is not None and (times <= 0).all():
-            with working_bits(self.bits):
-                found = self._behind.columns(-times, sources, scales)
-            if accurate_columns(found) == len(times):
-                return found
         places = self._places(times) * self._width + sources
         every = self._blocks if (times > 0).any() else self._known
         ends = np.cumsum([block.ncols() for block in every])
@@ -342,19 +353,12 @@ class FreeResponse:
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
             )
 
-    @property
-    def is_long(self) -> bool:
-        """Whether pairs of doubles tell the past, so that it need not be made of balls."""
-        return self._behind is not None
-
     def nearest_past(self, radii: NDArray) -> NDArray | None:
         """A^t V diag(radii) for t = 0, -1, .. as the nearest doubles (n, times q), in time.
 
         None where it is not long, or pairs of doubles do not tell them.
         """
-        if self._behind is None:
-            return None
-        return self._behind.scaled(radii).nearest()
+        return None
 
     def read_past(
         self, C: BallMatrix, radii: NDArray, read: Callable[[Pairs], NDArray]
@@ -363,10 +367,7 @@ class FreeResponse:
 
         Both are (p, times q), in time. None where the past is not long.
         """
-        if self._behind is None:
-            return None
-        with working_bits(self.bits):
-            return self._behind.seen_by(C).scaled(radii).read(read)
+        return None
 
     def past_places(self, times: NDArray, sources: NDArray) -> NDArray | slice:
         """Where columns of these sources stand there, so many samples before t = 0."""
@@ -376,8 +377,7 @@ class FreeResponse:
 
     def states(self) -> NDArray:
         """A^t V as doubles, shape (times, n, q), each entry rounded."""
-        found = self._by_pairs(None, self.back, self._forward)
-        return self._in_time(self._blocks) if found is None else found
+        return self._in_time(self._blocks)
 
     def outputs(
         self, C: NDArray, back: int | None = None, forward: int | None = None
@@ -388,12 +388,9 @@ class FreeResponse:
         """
         back = self.back if back is None else back
         forward = self._forward if forward is None else forward
-        found = self._by_pairs(C, back, forward)
-        if found is not None:
-            return found
-        return self._in_balls(C)[self.back - back : self.back + forward + 1]
+        return self._outputs(C)[self.back - back : self.back + forward + 1]
 
-    def _in_balls(self, C: NDArray) -> NDArray:
+    def _outputs(self, C: NDArray) -> NDArray:
         """C A^t V at all times as doubles, rounded from balls."""
         if self._width > max(_NARROW, len(C)) and self._forward:
             found = self._by_rows(C)
@@ -402,33 +399,6 @@ class FreeResponse:
         with working_bits(self.bits):
             matrix = ball_matrix(C)
             return self._in_time([matrix * block for block in self._blocks])
-
-    def _by_pairs(self, C: NDArray | None, back: int, forward: int) -> NDArray | None:
-        """Return `outputs` of a long run, None where pairs of doubles do not tell them.
-
-        Without a C they are the states.
-        """
-        if self._behind is None or self._ahead is None:
-            return None
-        sides = []
-        for orbit, last in ((self._behind, back), (self._ahead, forward)):
-            some = orbit.until(last)
-            if C is not None:
-                with working_bits(self.bits):
-                    some = some.seen_by(ball_matrix(C))
-            nearest = some.nearest()
-            if nearest is None:
-                return None
-            sides.append(nearest)
-        return self._joined_in_time(*sides)
-
-    def _joined_in_time(self, past: NDArray, future: NDArray) -> NDArray:
-        """Columns at t = 0, -1, .. and at t = 0, 1, .. as one array (times, .., q)."""
-        before, after = (
-            side.reshape(len(side), -1, self._width).swapaxes(0, 1)
-            for side in (past, future)
-        )
-        return np.concatenate([before[:0:-1], after]) if len(before) > 1 else after
 
     def _by_rows(self, C: NDArray) -> NDArray | None:
         """Return `outputs` from the rows C A^t, None where they are not accurate.
@@ -466,6 +436,88 @@ class FreeResponse:
         return np.ascontiguousarray(frames.swapaxes(0, 1)[places])
 
 
+class LongResponse(FreeResponse):
+    """The same over a long run, whose ``behind`` is told by pairs of doubles.
+
+    Balls are made of what these do not tell.
+    """
+
+    is_long = True
+
+    def __init__(
+        self,
+        behind: LongOrbit,
+        A: NDArray,
+        V: NDArray,
+        back: int,
+        forward: int,
+        held: bool,
+    ) -> None:
+        super().__init__(A, V, back, forward, held)
+        self._behind = behind
+        if self._is_narrow and self._ahead is None:
+            self._known = self._reached()
+
+    @cached_property
+    def _ahead(self) -> LongOrbit | None:
+        return self._in_pairs("+")
+
+    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+        if (times <= 0).all():
+            with working_bits(self.bits):
+                found = self._behind.columns(-times, sources, scales)
+            if accurate_columns(found) == len(times):
+                return found
+        return super().columns(times, sources, scales)
+
+    def nearest_past(self, radii: NDArray) -> NDArray | None:
+        return self._behind.scaled(radii).nearest()
+
+    def read_past(
+        self, C: BallMatrix, radii: NDArray, read: Callable[[Pairs], NDArray]
+    ) -> tuple[NDArray, NDArray] | None:
+        with working_bits(self.bits):
+            return self._behind.seen_by(C).scaled(radii).read(read)
+
+    def states(self) -> NDArray:
+        found = self._by_pairs(None, self.back, self._forward)
+        return super().states() if found is None else found
+
+    def outputs(
+        self, C: NDArray, back: int | None = None, forward: int | None = None
+    ) -> NDArray:
+        last = self._forward if forward is None else forward
+        found = self._by_pairs(C, self.back if back is None else back, last)
+        return super().outputs(C, back, forward) if found is None else found
+
+    def _by_pairs(self, C: NDArray | None, back: int, forward: int) -> NDArray | None:
+        """Return `outputs` of a long run, None where pairs of doubles do not tell them.
+
+        Without a C they are the states.
+        """
+        if self._ahead is None:
+            return None
+        sides = []
+        for orbit, last in ((self._behind, back), (self._ahead, forward)):
+            some = orbit.until(last)
+            if C is not None:
+                with working_bits(self.bits):
+                    some = some.seen_by(ball_matrix(C))
+            nearest = some.nearest()
+            if nearest is None:
+                return None
+            sides.append(nearest)
+        return self._joined_in_time(*sides)
+
+    def _joined_in_time(self, past: NDArray, future: NDArray) -> NDArray:
+        """Columns at t = 0, -1, .. and at t = 0, 1, .. as one array (times, .., q)."""
+        before, after = (
+            side.reshape(len(side), -1, self._width).swapaxes(0, 1)
+            for side in (past, future)
+        )
+        return np.concatenate([before[:0:-1], after]) if len(before) > 1 else after
+
+
 def response_to_shape(system: LinearSystem, samples: int, shape: ArrayLike) -> NDArray:
     """The response (T, p, q) to inputs of one shape from sample 0 on, rounded from balls."""
     queue = queue_of(np.size(shape))
@@ -473,7 +525,7 @@ def response_to_shape(system: LinearSystem, samples: int, shape: ArrayLike) -> N
     every = []
     for k in range(system.input_count):
         queued = system.entered_by([k]).after(queue)
-        response = FreeResponse(queued.A, start, 0, samples - 1)
+        response = FreeResponse.of(queued.A, start, 0, samples - 1)
         every.append(response.outputs(queued.C))
     return np.concatenate(every, axis=2)
 
