@@ -43,12 +43,15 @@ class Cheapest(NamedTuple):
         Those of single moves, where they are known.
     windows : tuple of ndarray
         Matrices of the weights of changes of any shape, in each window.
+    holds : bool
+        Whether it holds all moves with a margin for rounding, so certifying it will do.
     """
 
     root: NDArray
     lower_bound: float
     weights: NDArray | None = None
     windows: tuple[NDArray, ...] = ()
+    holds: bool = False
 
     def spread(self, changes: Apart | Windows) -> NDArray | None:
         """Return responses (m, N) times roots of weights of sum one, alike at each start.
@@ -224,7 +227,7 @@ def _nearly_cheapest(
     if not found.cost <= found.lower_bound * (1 + tol / _TRIED):
         return None
     variances = np.sum(found.factor**2, axis=0)
-    margin = 1 + ROUNDED * (1 + size / MANY_DIMENSIONS)  # the first evaluation will do
+    margin = 1 + ROUNDED * (1 + size / MANY_DIMENSIONS)
     beyond = variances * margin**2 - level**2
     axes = found.factor * np.sqrt(beyond / variances)
     factor = scipy.linalg.solve_triangular(triangle.T, axes)
@@ -232,7 +235,7 @@ def _nearly_cheapest(
     weights = None
     if len(found.weights) == points.shape[1]:
         weights = found.weights
-    return Cheapest(span @ factor, lower_bound * (1 - ROUNDED), weights)
+    return Cheapest(span @ factor, lower_bound * (1 - ROUNDED), weights, holds=True)
 
 
 def _even_floor(problem: DesignProblem) -> float | None:

@@ -24,7 +24,7 @@ from ..numerics.progress import piece
 from ..numerics.thresholds import MANY_DIMENSIONS, ROUGH, ROUNDED
 from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .cheapest_covariance import Cheapest, cheapest_covariance
-from .fitted import fitted, scaled_to_fit
+from .fitted import fitted, root_of, scaled_to_fit
 from .long_design import root_from_rest
 from .problem import DesignProblem, Proposal, white_cost
 from .sums import sums_of_run
@@ -56,6 +56,9 @@ def correlated(problem: DesignProblem) -> Proposal:
             problem, scaled_to_fit(problem, shape, responses), responses
         )
         lower_bound = min(lower_bound, sized.cost)
+    elif found.holds and not problem.floor.any():
+        # the certificate will do; beside a floor it may be far from that
+        sized = noise_of_root(problem, root_of(shape))
     else:
         sized = dense_noise(problem, shape, responses)
     gap = sized.cost / lower_bound - 1
@@ -173,7 +176,11 @@ def dense_noise(
     problem: DesignProblem, shape: NDArray, responses: Responses
 ) -> Proposal:
     """The noise of a root (m, r), enlarged by the rounding of its guarantee."""
-    lower = fitted(problem, shape, responses)
+    return noise_of_root(problem, fitted(problem, shape, responses))
+
+
+def noise_of_root(problem: DesignProblem, lower: NDArray) -> Proposal:
+    """The noise of a triangular root (m, m) beside the floor."""
     parts: list[NoisePart] = []
     if lower.any():
         parts.append(Correlated(lower, problem.plant.output_count))

@@ -60,11 +60,18 @@ def fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDA
     return found[0]
 
 
+def root_of(factor: NDArray) -> NDArray:
+    """The triangular root of a factor.
+
+    In directions that no hidden move takes what rounding leaves of a secret stays covered.
+    """
+    padding = np.diag(CERTAIN * np.linalg.norm(factor, axis=1))
+    return triangular_root(np.hstack([factor, padding]))
+
+
 def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
     """The triangular root of a factor, and the certified sizes next to the floor."""
-    # in directions that no hidden move takes what rounding leaves of a secret stays covered
-    padding = np.diag(CERTAIN * np.linalg.norm(factor, axis=1))
-    lower = triangular_root(np.hstack([factor, padding]))
+    lower = root_of(factor)
     if not problem.floor.any():
         return lower, shift_sizes(lower, responses)
     total, error_bound = floored_root(lower, problem.floor)

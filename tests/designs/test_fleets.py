@@ -10,6 +10,7 @@ from mpmath import mp
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.designs import fitted
 from privcontrol.designs.correlated import correlated
 from privcontrol.designs.endless_design import endless
 from privcontrol.designs.problem import DesignProblem
@@ -483,6 +484,32 @@ def test_axes_apart_are_designed_one_by_one_over_a_horizon(shape, duration):
     whole = correlated(DesignProblem(Plant.of(plant), noise.request))
     assert whole.lower_bound <= cost * (1 + 1e-9)
     assert bound <= whole.cost * (1 + 1e-9)
+
+
+def test_noise_of_a_long_run_is_certified_once_and_not_before(monkeypatch):
+    """It holds all moves with a margin for rounding, so one certificate will do."""
+    looked, certified = [], []
+    certify = DesignProblem.certify
+
+    def noted(problem, parts):
+        certified.append(certify(problem, parts))
+        return certified[-1]
+
+    monkeypatch.setattr(DesignProblem, "certify", noted)
+    monkeypatch.setattr(fitted, "shift_sizes", lambda *given: looked.append(given))
+    noise = pc.design_output_noise(
+        axes((1.0, 1.0)),
+        horizon=150,
+        budget=BUDGET,
+        adjacency=stay("level", 1),
+        max_std=np.inf,
+        gap=0.01,
+    )
+    assert not looked
+    assert len(certified) == 1
+    allowed = noise.request.allowed_shift
+    assert allowed * (1 - 1e-6) <= noise.guarantee.gdp <= allowed
+    assert noise.design.gap <= 0.01
 
 
 def test_prices_that_join_axes_are_designed_together():
