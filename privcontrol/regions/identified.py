@@ -420,7 +420,11 @@ def _identified(
         with_matrix(plant, matrix),
         A=widths[:, :n],
         B=widths[:, n:],
-        assumptions=(f"{count} recorded samples", _ASSUMPTIONS[data]),
+        assumptions=(
+            f"{count} recorded samples that need no protection, since the model is made "
+            "of them",
+            _ASSUMPTIONS[data],
+        ),
         miss=miss,
     )
     return IdentifiedPlant(box, count, data)

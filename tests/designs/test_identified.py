@@ -182,6 +182,7 @@ def test_noise_for_an_identified_plant_counts_the_miss_in_delta(tmp_path):
         guarantee.delta(1.0), rel=1e-6
     )
     assert "counted in delta" in guarantee.sentence
+    assert "recorded samples that need no protection" in guarantee.sentence
     louder = noise.with_std(3 * float(noise.std.max()))
     assert found.miss <= louder.guarantee.delta(1.0) < guarantee.delta(1.0)
     louder.save(tmp_path / "louder.json")
