@@ -432,11 +432,13 @@ def test_noise_behind_actuators_is_within_the_gap(outputs, duration, lags):
     assert found.part.shaping.order <= 24
 
 
+@pytest.mark.parametrize("through", [False, True])
 @pytest.mark.parametrize("outputs, inputs", [(1, 1), (3, 1), (3, 2)])
 def test_an_outer_factor_has_the_sizes_of_its_system_and_a_stable_inverse(
-    outputs, inputs
+    outputs, inputs, through
 ):
-    system = LinearSystem(*ct.ssdata(cases.random_plant(2, 5, inputs, outputs)))
+    plant = cases.random_plant(2, 5, inputs, outputs, feedthrough=through)
+    system = LinearSystem(*ct.ssdata(plant))
     factor = outer_factor(system)
     points = np.exp(1j * np.linspace(0, np.pi, 60))
     H = frequency_response(system, points)
