@@ -363,6 +363,49 @@ class _Cover:
         return self.vectors @ (axes * np.sqrt(np.maximum(values, floor**2)))
 
 
+class _Weighing:
+    """Weights of points and balls in the course of a `rough_shape`.
+
+    Points of little weight that an ellipsoid holds rest: only the ``active`` ones count.
+    """
+
+    def __init__(self, balls: Sequence[NDArray], begun: Weights) -> None:
+        self.logs = begun.points.copy()
+        pairs = zip(balls, begun.balls, strict=True)
+        self.balls = [_BallWeight(root, matrix) for root, matrix in pairs]
+        self.active = np.arange(len(self.logs))
+        self._step = np.zeros(len(self.logs))
+
+    def weighted(self, near: NDArray) -> NDArray:
+        """Return columns X with X X^T = K, for the active points and weights of sum one."""
+        logs = self.logs[self.active]
+        tops = [logs.max(initial=-np.inf), *(ball.values[-1] for ball in self.balls)]
+        shares = np.exp(logs - max(tops))
+        of_balls = [ball.shares(max(tops)) for ball in self.balls]
+        every = shares.sum() + sum(each.sum() for each in of_balls)
+        columns = [near * np.sqrt(shares / every)]
+        for ball, each in zip(self.balls, of_balls, strict=True):
+            columns.append(ball.columns(each / every))
+        return np.hstack(columns)
+
+    def choose(self, limits: NDArray) -> None:
+        """Go on with points that weigh, and those that stick out by their limits (M,)."""
+        weighs = self.logs > self.logs.max(initial=-np.inf) - _REMOTE
+        self.active = np.flatnonzero(weighs | (limits > 1))
+
+    def scale(self, limits: NDArray) -> None:
+        """Scale the weights by powers of the limits of active points, with momentum."""
+        active = self.active
+        slope = np.log(np.maximum(limits, EPS))
+        onward = self._step[active]
+        self._step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
+        self._step[active] += _POWER * slope
+        moved = self.logs[active] + self._step[active]
+        self.logs[active] = np.maximum(moved, -_LEAST_LOG)
+        for ball in self.balls:
+            ball.scale()
+
+
 def rough_shape(
     points: NDArray,
     tol: float,
@@ -395,23 +438,12 @@ def rough_shape(
         begun = Weights()
     if not begun.fit(points, balls):
         begun.even(points, balls)
-    logs = begun.points.copy()
-    pairs = zip(balls, begun.balls, strict=True)
-    held = [_BallWeight(root, matrix) for root, matrix in pairs]
-    step = np.zeros(count)
-    active = np.arange(count)
+    search = _Weighing(balls, begun)
     bound = 0.0
     best: _Cover | None = None
     for update in range(1, updates + 1):
-        near = points[:, active]
-        tops = [logs[active].max(initial=-np.inf), *(ball.values[-1] for ball in held)]
-        shares = np.exp(logs[active] - max(tops))
-        of_balls = [ball.shares(max(tops)) for ball in held]
-        every = shares.sum() + sum(each.sum() for each in of_balls)
-        columns = [near * np.sqrt(shares / every)]
-        for ball, each in zip(held, of_balls, strict=True):
-            columns.append(ball.columns(each / every))
-        weighted = np.hstack(columns)
+        near = points[:, search.active]
+        weighted = search.weighted(near)
         kernel = blas.dsyrk(1.0, weighted, lower=1)
         with search_round(update):
             values, vectors = scipy.linalg.eigh(kernel, driver="evd")
@@ -424,35 +456,28 @@ def rough_shape(
             break
         spread = np.maximum(np.sqrt(total * values), floor**2)
         limits = (1 / spread) @ (vectors.T @ near) ** 2
-        looks = [ball.look(vectors, spread) for ball in held]
+        looks = [ball.look(vectors, spread) for ball in search.balls]
         cover = _Cover.cheapest(vectors, spread, [(limits, near), *looks])
         ending = max(bound * (1 + tol), enough or 0.0)
         if cover.cost <= ending or update % _LOOK_AROUND == 0:
-            if len(active) < count:
+            if len(search.active) < count:
                 limits = (1 / spread) @ (vectors.T @ points) ** 2
                 cover = _Cover.cheapest(vectors, spread, [(limits, points), *looks])
             if best is None or cover.cost < best.cost:
                 best = cover
-            weighs = logs > logs.max(initial=-np.inf) - _REMOTE
-            active = np.flatnonzero(weighs | (limits > 1))
-            limits = limits[active]
+            search.choose(limits)
+            limits = limits[search.active]
         if best is not None and best.cost <= ending:
             break
-        slope = np.log(np.maximum(limits, EPS))
-        onward = step[active]
-        step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
-        step[active] += _POWER * slope
-        logs[active] = np.maximum(logs[active] + step[active], -_LEAST_LOG)
-        for ball in held:
-            ball.scale()
-    begun.keep(logs, [ball.logs for ball in held])
+        search.scale(limits)
+    begun.keep(search.logs, [ball.logs for ball in search.balls])
     found = Shape(np.zeros((size, 0)), bound, np.inf)
     if best is not None:
         factor = found.factor if enough else best.factor(floor)
         found = Shape(factor, bound, best.cost)
     if balls:
         return found
-    shares = np.exp(logs - logs.max())
+    shares = np.exp(search.logs - search.logs.max())
     weights = shares / shares.sum()
     return replace(found, support=np.arange(count), weights=weights)
 
