@@ -154,8 +154,11 @@ def test_laws_stand_side_by_side():
 
 
 def test_a_pure_budget_takes_the_cheaper_of_ball_and_laplace_by_default():
+    """A ball is cheaper around states that weigh alike, Laplace where one weighs more."""
     ball = pc.InitialStateAdjacency(1.0)
-    assert designed(None, PURE, ball).family == "ball"
+    alike = ct.ss(0.9 * np.eye(2), np.eye(2), np.eye(2), 0, 1)
+    assert designed(None, PURE, ball, alike).family == "ball"
+    assert designed(None, PURE, ball).family == "laplace"
     few = pc.StateAdjacency({"position": 1.0, "velocity": 0.5}, times=[0])
     assert designed(None, PURE, few).family == "laplace"
     assert designed(None, LOOSE, ball).family == "gaussian"
