@@ -20,6 +20,8 @@ from privcontrol.core.noise import enclosing_cross_polytope as laplace_shape
 from privcontrol.numerics.ellipsoid import (
     Weights,
     _Cover,
+    _Iterate,
+    _newton_matrix,
     cost_above,
     cost_below,
     enclosing_ellipsoid,
@@ -759,3 +761,24 @@ def test_a_factor_has_to_be_cheaper_by_a_millionth_to_be_chosen(cheaper, place):
     """The least part of a cost that rounding, and nothing else, may not decide."""
     factors = [np.eye(2), np.eye(2) * np.sqrt(1 - cheaper)]
     assert families._cheapest(factors, np.eye(2)) == place
+
+
+@pytest.mark.parametrize("decades", [0, 3, 20])
+def test_newtons_matrix_of_many_dimensions_is_the_sum_over_all_of_them(decades):
+    """Up to a few thousandths, as an integral in steps, and of any range of prices."""
+    rng = np.random.default_rng(decades)
+    r, count = 70, 90
+    cost = 10.0 ** -rng.permutation(np.linspace(0, decades, r))
+    points = rng.normal(size=(r, count)) * cost[:, None] ** 0.25
+    multiplier = rng.uniform(0.1, 1, count)
+    slack = rng.uniform(0, 0.1, count)
+    eye = np.eye(r)
+    it = _Iterate(points, cost, eye, eye, multiplier, slack, np.arange(count))
+    found = np.triu(_newton_matrix(it))
+    wanted = np.diag(slack)
+    for row, price in zip(points, cost, strict=True):
+        inner = (points.T / (price + cost)) @ points
+        wanted += np.outer(row, row) * inner * np.sqrt(np.outer(multiplier, multiplier))
+    sizes = np.sqrt(np.diag(wanted))
+    error = (found - np.triu(wanted)) / np.outer(sizes, sizes)
+    assert np.abs(error).max() < 3e-3
