@@ -91,6 +91,7 @@ FUNCTIONS = (
     "systems.gramian:_gramian_of_rows",
     "systems.gramian:gramian",
     "secrets.squares:_below_largest",
+    "secrets.squares:_squares",
     "secrets.squares:laplace_shifts",
     "secrets.squares:squares_of",
     "secrets.moving:exact_difference",
