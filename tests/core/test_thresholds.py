@@ -28,6 +28,7 @@ from privcontrol.noise.iosystem import plot_samples
 from privcontrol.numerics.pairs import Pairs
 from privcontrol.privacy.budget import kappa_inverse, scale_to_budget
 from privcontrol.privacy.walls import Wall
+from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.gain import system_gain
 from privcontrol.systems.linear import LinearSystem, Plant
 
@@ -170,7 +171,7 @@ def test_a_response_is_followed_for_half_a_million_samples(decay, ends):
 @pytest.mark.parametrize("samples, compared", [(1000, True), (1001, False)])
 def test_all_moves_of_a_run_of_up_to_1000_samples_are_compared(samples, compared):
     plant = Plant.of(ct.ss(0.5, 1.0, 1.0, 0, 1.0, inputs=["u"]))
-    secret = pc.DisturbanceAdjacency({"u": 1.0}, norm="l2")
+    secret = Secrets(pc.DisturbanceAdjacency({"u": 1.0}, norm="l2"))
     if compared:
         assert _responses(secret, (plant,), samples).shape[:2] == (samples, 1)
         return
