@@ -62,6 +62,9 @@ from .request import Request
 
 #: Least and largest power of the budget's shift with which the certified one is taken to grow.
 _SLOPES = (0.2, 2.0)
+#: Speed: how far a secant step goes, in steps. One that ends a millionth short of the
+#: budget costs another design and another bound over the region.
+_PAST = 1.01
 #: Excess of scaled noise over its budget from which on it is given up.
 _HOPELESS = 10.0
 #: Cost relative to its bound up to which noise for one of the plants is good enough.
@@ -153,10 +156,12 @@ def _meeting_budget(
             is_sharp = not request.secret.is_dense
             rough = Rough(ROUNDED if is_sharp else GAP_OF_A_TRY)
         tried.append((math.log(target), math.log(shift)))
+        past = 1.0
         if rounds > 0:  # the secant through the last two shifts
             run, rise = np.diff(tried[-2:], axis=0)[0]
             slope = float(np.clip(rise / run, *_SLOPES))
-        target *= (allowed / shift * (1 - ROUNDED)) ** (1 / slope)
+            past = _PAST
+        target *= (allowed / shift * (1 - ROUNDED)) ** (past / slope)
     raise UncertifiableError(
         f"models: the certified bound over the region, {shift:.3g}, does not come down to "
         f"the allowed {allowed:.3g}; narrow the region, or raise the floor"

@@ -9,6 +9,7 @@ from repeats import few
 from stress import literature
 
 import privcontrol as pc
+from privcontrol.designs import region_design
 from privcontrol.noise.parts import White
 from privcontrol.privacy.horizon import horizon_of
 from privcontrol.regions import halving
@@ -274,6 +275,30 @@ def test_only_moves_that_decide_are_looked_at_again(monkeypatch):
         bounds.append(box.shift(noise, secret, 20).value)
     assert bounds[0] == pytest.approx(bounds[1], rel=2e-3)
     assert 3 * looks[0] < 2 * looks[1]
+
+
+def test_noise_for_a_box_meets_its_budget_in_three_rounds(monkeypatch):
+    """The secant's third step would miss it by 6e-6, and one more round would follow."""
+    shifts = []
+    bound = region_design.shift_in_region
+
+    def noted(request, parts):
+        shifts.append(bound(request, parts) / request.allowed_shift)
+        return float(shifts[-1] * request.allowed_shift)
+
+    monkeypatch.setattr(region_design, "shift_in_region", noted)
+    plant = cases.random_plant(2, states=2, inputs=1, outputs=2, radius=0.9)
+    pc.design_output_noise(
+        plant,
+        horizon=15,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.DisturbanceAdjacency(0.1, duration=3, shape="level"),
+        models=pc.PlantBox.around(plant, relative=1e-2),
+        floor=0.1,
+        max_std=np.inf,
+    )
+    assert len(shifts) == 3
+    assert 1 - 1e-4 <= shifts[-1] <= 1
 
 
 def test_noise_that_is_scaled_to_a_box_is_halved_once():
