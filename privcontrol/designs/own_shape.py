@@ -41,7 +41,8 @@ def own_shape(problem: DesignProblem) -> Proposal:
         return own(problem, shape)
     if request.floor is not None:
         return _beside_floor(problem, shape)
-    excess = excess_of(problem, shape)
+    with piece(0, 2):
+        excess = excess_of(problem, shape)
     if not excess > np.finfo(float).tiny:  # what bounds zero is smaller
         raise PrivacyError(
             "no output depends on the protected states within the horizon: no noise is "
@@ -50,7 +51,8 @@ def own_shape(problem: DesignProblem) -> Proposal:
     size = float_above(excess, 4)
     if not request.scale:
         size = max(size, 1.0)
-    return alone(problem, shape * size)
+    with piece(1, 2):
+        return alone(problem, shape * size)
 
 
 def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
