@@ -67,13 +67,17 @@ def simulate(
     if saturation is not None:
         limits = _limits(saturation, loop)
     _warn_of_published_secrets(loop, signals)
+    task = _task(loop, law, signals, limits)
+    size = loop.dynamics.size
+    if isinstance(task, SuperposedTrials):  # which makes many samples at once
+        size *= 2
     out = run_trials(
-        _task(loop, law, signals, limits),
+        task,
         trials,
         rng=rng,
         executor=executor,
         progress=progress,
-        block=_trials_at_once(loop.dynamics.size),
+        block=_trials_at_once(size),
         data=signals.each,
     )
     left = out.get("left")
@@ -374,8 +378,8 @@ class StreamedTrials:
 
 
 def _trials_at_once(size: int) -> int:
-    """Return how many trials fit in a cache with their states at a sample and the next."""
-    return min(512, max(32, CACHED // (2 * size)))
+    """Return how many trials fit in a cache with their states, whole lines of it."""
+    return min(512, max(32, CACHED // size // 8 * 8))
 
 
 def _sources(generator: np.random.Generator) -> dict[str, np.random.Generator]:
