@@ -68,16 +68,13 @@ def simulate(
         limits = _limits(saturation, loop)
     _warn_of_published_secrets(loop, signals)
     task = _task(loop, law, signals, limits)
-    size = loop.dynamics.size
-    if isinstance(task, SuperposedTrials):  # which makes many samples at once
-        size *= 2
     out = run_trials(
         task,
         trials,
         rng=rng,
         executor=executor,
         progress=progress,
-        block=_trials_at_once(size),
+        block=_trials_at_once(task.held * loop.dynamics.size),
         data=signals.each,
     )
     left = out.get("left")
@@ -235,6 +232,9 @@ class SuperposedTrials:
     signals: LoopSignals
     maps: dict[str, NDArray]
 
+    #: Samples whose states a cache should hold: products make many at once.
+    held = 2
+
     @classmethod
     def of(
         cls, loop: LoopData, noise: OutputNoise, signals: LoopSignals
@@ -306,6 +306,8 @@ class StreamedTrials:
     noise: OutputNoise
     signals: LoopSignals
 
+    #: Samples whose states a cache should hold.
+    held = 1
     #: Whether the memory of the answers has samples first and trials last.
     time_first = True
 
@@ -447,6 +449,9 @@ class SteppedTrials:
     noise: OutputNoise
     signals: LoopSignals
     limits: NDArray | None
+
+    #: Samples whose states a cache should hold.
+    held = 1
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
