@@ -9,7 +9,6 @@ in floating point.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -48,7 +47,7 @@ def correlated(problem: DesignProblem) -> Proposal:
         lower_bound /= events
         of_sums = _bound_of_several(problem, responses, found)
         lower_bound = max(lower_bound, of_sums, white_cost(problem, problem.floor))
-        if len(shape) < MANY_DIMENSIONS and _are_all(responses.apart, responses):
+        if len(shape) < MANY_DIMENSIONS and _come_apart(responses):
             sized, of_sums = _beside_sums(problem, responses, sized)
             lower_bound = max(lower_bound, of_sums)
     elif responses.windows:
@@ -116,11 +115,12 @@ def _cheaper_apart(
     return min(sized, key=lambda each: each.cost)
 
 
-def _are_all(several: Sequence[Apart], responses: Responses) -> bool:
+def _come_apart(responses: Responses) -> bool:
     """Return whether changes of one kind at a distance are all that is hidden."""
-    if len(several) != 1 or responses.balls or responses.windows:
+    if len(responses.apart) != 1 or responses.balls or responses.windows:
         return False
-    return several[0].columns.shape == responses.points.shape
+    (changes,) = responses.apart
+    return changes.columns.shape == responses.points.shape
 
 
 def _beside_sums(

@@ -226,8 +226,10 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
         if reached <= enough:
             break
     if problem.sums is not None:
-        apart = _cheapest_within(replace(problem, counts_apart=True), allowed)
-        return min(search.least or apart, apart, key=lambda each: each.cost)
+        with search.noting_refusal():
+            apart = replace(problem, counts_apart=True)
+            search.take(_cheapest_within(apart, allowed))
+        return search.result()
     found = search.result()
     if problem.secret.several_apart:
         return _no_dearer_than_once(problem, allowed, found)
