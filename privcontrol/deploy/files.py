@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core.mechanism import Mechanism
 from ..core.noise_design import NoiseDesign
+from ..designs.finished import StationaryDesign
 from ..designs.output_noise import OutputNoise
-from ..designs.problem import StationaryDesign
 from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop

@@ -122,7 +122,7 @@ def cheapest_covariance(
     ends = np.cumsum([part.shape[1] for part in covered])
     every = scipy.linalg.lstsq(basis, together)[0]
     points, *balls = np.split(every, ends[:-1], axis=1)
-    weight_factor = weight_triangle(problem.weight_root(basis))
+    weight_factor = weight_triangle(problem.price.root(basis))
     found = covering_ellipsoid(
         points, balls, weight_factor, tol=tol, rough=problem.rough
     )
@@ -160,7 +160,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
     span = _span(np.hstack([points, *balls, every]))
     moved = responses.moved | (problem.floor > 0)
     span[~moved] = 0.0  # no noise where rounding alone would put some
-    price = problem.weight_root(span)
+    price = problem.price.root(span)
     values, axes = np.linalg.eigh(price.T @ price)
     roots = np.sqrt(np.maximum(values, 0.0))
     raised = np.maximum(roots, LEAST_PRICE * roots.max())
@@ -210,7 +210,7 @@ def _nearly_cheapest(
     rank = span.shape[1]
     if rank < MANY_DIMENSIONS and not level:
         return None
-    triangle = weight_triangle(problem.weight_root(span))
+    triangle = weight_triangle(problem.price.root(span))
     prices = np.abs(np.diag(triangle))
     if prices.min() < LEAST_PRICE * prices.max():
         return None
@@ -245,7 +245,7 @@ def _even_floor(problem: DesignProblem) -> float | None:
     """
     if not problem.floor.any():
         return 0.0
-    priced = problem.weight_root(np.diag(problem.floor))
+    priced = problem.price.root(np.diag(problem.floor))
     costs = priced.T @ priced
     even = costs.trace() / len(costs)
     if np.abs(costs - even * np.eye(len(costs))).max() > EPS * len(costs) * even:

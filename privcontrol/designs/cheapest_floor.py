@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from .designed import cheapest
+from .floor_search import with_cheapest_floor
 from .problem import DesignProblem, Proposal
-from .region_design import with_cheapest_floor
 from .structured import tangent_noise
 from .table import OF_RADIAL, check_covered, sized
 

@@ -65,7 +65,7 @@ def _cheapest(
     """
     responses = problem.responses
     allowed = problem.allowed
-    root = problem.weight_root(np.eye(len(responses.points)))
+    root = problem.price.root(np.eye(len(responses.points)))
     return cheapest_factor(
         responses.points / allowed,
         [ball / allowed for ball in (*responses.balls, *responses.around_windows)],

@@ -25,7 +25,7 @@ from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .cheapest_covariance import Cheapest, cheapest_covariance
 from .fitted import fitted, root_of, scaled_to_fit
 from .long_design import root_from_rest
-from .problem import DesignProblem, Proposal, white_cost
+from .problem import DesignProblem, Proposal
 from .sums import sums_of_run
 
 #: Floors that are tried for changes that come apart, as shares of independent noise.
@@ -46,7 +46,7 @@ def correlated(problem: DesignProblem) -> Proposal:
         # the bound is for all moves sqrt(k) times as large; any noise hides single ones
         lower_bound /= events
         of_sums = _bound_of_several(problem, responses, found)
-        lower_bound = max(lower_bound, of_sums, white_cost(problem, problem.floor))
+        lower_bound = max(lower_bound, of_sums, problem.price.of_white(problem.floor))
         if len(shape) < MANY_DIMENSIONS and _come_apart(responses):
             sized, of_sums = _beside_sums(problem, responses, sized)
             lower_bound = max(lower_bound, of_sums)
@@ -88,7 +88,7 @@ def _bound_of_several(
     ends = np.searchsorted(times, times + changes.spacing.separation)
     together = (ends - np.arange(len(times))).max() / len(times)
     counted = min(changes.spacing.events, 1 / together)
-    priced = problem.weight_root(columns / problem.allowed_beside_grid)
+    priced = problem.price.root(columns / problem.allowed_beside_grid)
     (triangle,) = scipy.linalg.qr(priced.T, mode="r", check_finite=False)
     sizes = scipy.linalg.svdvals(triangle[: len(priced)])
     return float(counted * sizes.sum() ** 2 * (1 - ROUNDED))
@@ -186,7 +186,7 @@ def noise_of_root(problem: DesignProblem, lower: NDArray) -> Proposal:
         parts.append(Correlated(lower, problem.plant.output_count))
     if problem.floor.any():
         parts.append(White(problem.floor_std))
-    cost = problem.cost(lower) + white_cost(problem, problem.floor)
+    cost = problem.price.cost(lower) + problem.price.of_white(problem.floor)
     return Proposal(tuple(parts), cost)
 
 
@@ -204,5 +204,5 @@ def driven(problem: DesignProblem) -> Proposal:
     forced = part.responses(problem.horizon).reshape(problem.query.size, -1)
     if not forced.any():
         raise PrivacyError(NO_NOISE)
-    cost = problem.cost(forced)
+    cost = problem.price.cost(forced)
     return Proposal((part,), cost, cost * (1 - 1e-12))

@@ -28,10 +28,12 @@ from .bounded import Limit, check_bounded, checked_bound, within_bound
 from .cheapest_floor import beside_cheapest_floor
 from .constrained import OwnConstraints
 from .designed import cheapest
+from .finished import finished
 from .laws import CheapestLaw
 from .output_noise import OutputNoise
 from .periods import of_periods
-from .problem import DesignProblem, Weight, finished
+from .price import Weight
+from .problem import DesignProblem
 from .request import Models, Request, joined
 from .several_changes import SeveralChanges
 from .shapes import priced_by_shape

@@ -11,9 +11,11 @@ from ..numerics.errors import PrivacyError, UncertifiableError, warn_user
 from ..numerics.linalg import one_thread
 from ..numerics.thresholds import ALIKE
 from ..systems.linear import Plant
+from .finished import finished
 from .long_design import least_cost_of_white
 from .output_noise import OutputNoise
-from .problem import DesignProblem, Proposal, Weight, finished
+from .price import Weight
+from .problem import DesignProblem, Proposal
 from .request import Request
 from .table import sized
 

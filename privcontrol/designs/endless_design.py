@@ -38,7 +38,7 @@ from ..secrets.decaying import endless_secret
 from ..secrets.secret import SecretInputs
 from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response
-from .problem import DesignProblem, Filter, Proposal, price_of
+from .problem import DesignProblem, Filter, Proposal
 from .realisation import FLOOR
 from .shaping_problem import (
     Certified,
@@ -86,7 +86,7 @@ def endless(problem: DesignProblem) -> Proposal:
     """
     request = problem.request
     secret = endless_secret(request.secret, problem.plant)
-    price = price_of(problem.weight, problem.plant.output_count)
+    price = problem.price.of_sample
     allowed = request.allowed_shift
     own = math.inf
     own_cost = 0.0

@@ -23,13 +23,8 @@ from ..secrets.disturbed import causal_map
 from ..secrets.secret import MOST_LENGTHS, SecretInputs
 from ..systems.linear import LinearSystem, response_from_rest
 from .endless_design import stationary_design
-from .problem import (
-    DesignProblem,
-    Proposal,
-    Weight,
-    price_of,
-    white_cost,
-)
+from .price import Weight
+from .problem import DesignProblem, Proposal
 from .request import Request
 from .windowed import Weighted
 
@@ -91,7 +86,7 @@ def least_cost_of_white(problem: DesignProblem) -> float:
         inputs = _simplest(part).starting(problem.plant, horizon)
         norms.append(inputs.largest_norm(horizon))
     size = max(norms) / problem.allowed * (1 - ROUNDED)
-    return white_cost(problem, np.full(problem.query.size, size))
+    return problem.price.of_white(np.full(problem.query.size, size))
 
 
 def _simplest(changes: DisturbanceAdjacency) -> DisturbanceAdjacency:
@@ -128,7 +123,7 @@ def _of_any_length(
     if problem.varies:
         return None
     try:
-        price = price_of(problem.weight, problem.plant.output_count)
+        price = problem.price.of_sample
         secret = endless_secret(request.secret, problem.plant)
         lasting = stationary_design(
             secret, request.allowed_shift, price, gap=_SHARE_OF_LASTING * request.gap

@@ -97,7 +97,7 @@ def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
     if not problem.request.scale:
         size = max(size, 1.0)
     part = part.scaled(size)
-    return Proposal((part,), noise.unit_variance * problem.cost(part.columns))
+    return Proposal((part,), noise.unit_variance * problem.price.cost(part.columns))
 
 
 def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:

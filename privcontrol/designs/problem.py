@@ -7,59 +7,34 @@ cost and a bound of it. `finished` has them certified and makes output noise of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
 
-import control as ct
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..core.ball_noise import RADIAL_LAWS
 from ..core.manifold import Moves
-from ..core.mechanism import Mechanism
 from ..core.noise import GaussianNoise, Noise, family_of
-from ..core.noise_design import NoiseDesign, PricedByShape
 from ..noise.certify import certify
 from ..noise.grid import shift_of_resolution
-from ..noise.parts import (
-    NoisePart,
-    PartSum,
-    Pricing,
-    Structured,
-    White,
-    noise_of_run,
-)
-from ..numerics.checks import real_array
-from ..numerics.ellipsoid import Weights, weight_root
+from ..noise.parts import NoisePart, White
+from ..numerics.ellipsoid import Weights
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.linalg import EPS
-from ..numerics.thresholds import BLOCK, LARGEST_SIZE, SHARP
-from ..privacy.budget import PrivacyBudget, scale_to_budget
-from ..privacy.guarantee import shown
-from ..privacy.loss import PrivacyLoss, worst_moves
+from ..numerics.thresholds import LARGEST_SIZE
+from ..privacy.budget import PrivacyBudget
+from ..privacy.loss import PrivacyLoss
 from ..secrets.distinguished import distinguished
 from ..secrets.secret import NO_NOISE, Responses
-from ..secrets.trajectory import (
-    PlantQuery,
-)
+from ..secrets.trajectory import PlantQuery
 from ..systems.linear import LinearSystem, Plant
-from .output_noise import OutputNoise
-from .promised import promised
+from .price import Price, Weight
 from .request import Request
 from .windowed import Weighted
 
-#: Excess over its budget above which proposed noise is refused, and how much faster noise
-#: beside a floor has to grow than its excess.
-_HOPELESS = 1.01
-_STEEPEST = 4
 #: Gap of designs and ellipsoids that are only compared.
 GAP_OF_A_TRY = 1e-4
-
-WeightRoot = Callable[[NDArray], NDArray]
-#: Price of the noise, the trace of its covariance by default.
-Weight = ArrayLike | Pricing | None
 
 
 @dataclass
@@ -105,12 +80,9 @@ class DesignProblem:
         return self.request.secret.query(self.plant, self.horizon)
 
     @cached_property
-    def weight_root(self) -> WeightRoot:
-        """The map from columns B (T p, r) of output noise to H B with H^T H = W.
-
-        The squares of its entries add up to the cost.
-        """
-        return weight_root_of(self.weight, self.plant.output_count, self.horizon)
+    def price(self) -> Price:
+        """The price of the noise."""
+        return Price(self.weight, self.plant.output_count, self.request.horizon)
 
     @property
     def horizon(self) -> int:
@@ -232,58 +204,6 @@ class DesignProblem:
         shift = loss.shift if self.family.shift_norm == 2 else loss.pure
         return shift / self.allowed
 
-    def cost(self, columns: NDArray) -> float:
-        """Return tr(W B B^T) of output noise with the factor B (T p, r)."""
-        return float(np.sum(self.weight_root(columns) ** 2))
-
-
-@dataclass(frozen=True, eq=False)
-class StationaryDesign(PricedByShape):
-    """Noise without a horizon, or of low order, as it is realised, with its certificate.
-
-    Attributes
-    ----------
-    part : NoisePart
-        In its stationary law, next to a floor at most.
-    shift : float
-        Certified.
-    cost, lower_bound : float
-        The mean cost of a sample, and that of any Gaussian noise of this shift: of any
-        stationary one where a state at the start is secret.
-    secret : LinearSystem or None
-        From secret inputs in units of their radii to the outputs, None for many units.
-    weights : Weighted or None
-        Those of hidden changes that prove the bound, where they are known.
-    symmetry : str or None
-        What the design made use of, such as "1000 equal units".
-    """
-
-    part: NoisePart
-    shift: float
-    cost: float
-    lower_bound: float
-    secret: LinearSystem | None = None
-    weights: Weighted | None = field(default=None, compare=False, repr=False)
-    shapes: Callable[[], dict[str, NDArray]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    symmetry: str | None = None
-    laws: ClassVar[tuple[()]] = ()  # only Gaussian noise is filtered and keeps its law
-
-    @property
-    def output(self) -> LinearSystem:
-        """From white noise to the output noise gamma."""
-        return self.part.model  # type: ignore[return-value]  # all such parts have one
-
-    @property
-    def gap(self) -> float:
-        """cost / lower_bound - 1."""
-        return self.cost / self.lower_bound - 1
-
-    def __repr__(self) -> str:
-        numbers = f"cost={self.cost:.6g}, gap={shown(self.gap)}"
-        return f"StationaryDesign({self.part}, {numbers})"
-
 
 @dataclass(frozen=True)
 class Filter:
@@ -341,155 +261,3 @@ class Proposal:
             is_floor = isinstance(part, White) and len(self.parts) > 1
             parts.append(part if is_floor else part.scaled(gain))
         return replace(self, parts=tuple(parts), cost=self.cost * gain**2)
-
-
-def finished(problem: DesignProblem, sized: Proposal) -> OutputNoise:
-    """Return output noise with the guarantee that its parts are certified to keep."""
-    plant, request = problem.plant, problem.request
-    sized, loss = _within_budget(problem, sized)
-    guarantee = promised(plant, request, sized.parts, loss)
-    known = math.nan if request.secret.is_covered else sized.lower_bound
-    bound = min(known, sized.cost)  # above by rounding, or NaN
-    design: NoiseDesign | StationaryDesign
-    if sized.filter is not None:
-        design = StationaryDesign(
-            sized.parts[0],
-            loss.shift,
-            sized.cost,
-            bound,
-            sized.filter.secret,
-            sized.filter.weights,
-            symmetry=sized.filter.symmetry,
-        )
-    else:
-        noise = noise_of_run(sized.parts, problem.horizon, problem.law)
-        structured = PartSum(sized.parts).part(Structured)
-        design = NoiseDesign(
-            Mechanism(problem.query, noise),
-            guarantee,
-            sized.cost,
-            bound,
-            _attained(problem, loss),
-            None if structured is None else structured.factor,
-            unit_bound=_unit_bound(problem, sized, bound),
-            budget=problem.budget,
-            releases=request.releases,
-        )
-    return OutputNoise(
-        plant,
-        request.horizon,
-        problem.law,
-        sized.parts,
-        guarantee,
-        design,
-        request,
-        kept=request.bound,
-    )
-
-
-def _unit_bound(problem: DesignProblem, sized: Proposal, bound: float) -> float:
-    """Return the least cost of Gaussian noise that hides moves with a shift of one.
-
-    NaN where it is not known, or something else is part of every noise.
-    """
-    if problem.floor_std.any() or problem.request.secret.is_covered:
-        return math.nan
-    if problem.law == "gaussian":
-        return bound * problem.allowed**2 * (1 - 1e-15)
-    return sized.unit_bound
-
-
-def _within_budget(
-    problem: DesignProblem, sized: Proposal
-) -> tuple[Proposal, PrivacyLoss]:
-    """Return noise that is certified to meet its budget, and its loss.
-
-    Designs propose noise that meets it but for rounding, by which it grows here.
-    """
-    request = problem.request
-
-    def evaluated(gain: float) -> tuple[tuple[Proposal, PrivacyLoss], float]:
-        grown = sized if gain == 1 else sized.grown(gain)
-        loss = problem.certify(grown.parts)
-        if loss.released(request.releases).satisfies(problem.budget):
-            return (grown, loss), 1.0
-        least = SHARP if problem.is_radial else EPS
-        excess = max(problem.excess(loss), 1 + least)
-        return (grown, loss), 1 + _STEEPEST * (excess - 1)  # a floor keeps its size
-
-    found, _, excess = scale_to_budget(evaluated, 1.0, largest_excess=_HOPELESS)
-    if not excess <= 1:
-        raise UncertifiableError(
-            f"the noise exceeds its budget by {excess - 1:.1e} when it is certified: the "
-            "hidden moves are too far apart in size for double precision; protect fewer "
-            "times, shorten the horizon, or add a white floor (floor=...)"
-        )
-    return found
-
-
-def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
-    """Return tangent moves (k, s) that attain a loss, where they are known."""
-    secrets = problem.request.secret.parts
-    worst = worst_moves(loss)
-    is_ball = loss.attained and len(secrets) == 1 and problem.hidden.is_ball
-    if not worst and not is_ball:
-        return None
-    return problem.hidden.attained(worst)
-
-
-# -- the price of noise ------------------------------------------------------------------
-
-
-def weight_root_of(weight: Weight, outputs: int, horizon: int) -> WeightRoot:
-    """Return the map from B (T p, r) to H B with H^T H = W, of an array or of a loop.
-
-    An array of shape (p,) or (p, p) is the price of every sample's outputs.
-    """
-    size = horizon * outputs
-    if isinstance(weight, Pricing):
-        return weight.noise_weight(horizon)
-    if weight is None:
-        return weight_root(None, size)
-    priced = real_array(weight, "weight")
-    if priced.shape == (size, size) and horizon > 1:
-        return weight_root(priced, size)
-    root = price_of(priced, outputs).D
-
-    def of_every_sample(columns: NDArray) -> NDArray:
-        frames = columns.reshape(horizon, outputs, -1)
-        priced = np.tensordot(root, frames, (1, 1))
-        return priced.reshape(len(root) * horizon, columns.shape[1])
-
-    return of_every_sample
-
-
-def white_cost(problem: DesignProblem, sizes: NDArray) -> float:
-    """Return tr(W diag(sizes^2)), by blocks of columns."""
-    if problem.weight is None:
-        return float(np.sum(sizes**2))
-    total = 0.0
-    width = max(1, BLOCK // max(1, len(sizes)))
-    for start in range(0, len(sizes), width):
-        own = sizes[start : start + width]
-        total += problem.cost(np.eye(len(sizes), len(own), -start) * own)
-    return total
-
-
-def price_of(weight: Weight, outputs: int) -> LinearSystem:
-    """Return H with the cost |H gamma|^2, from prices of one sample or a loop."""
-    if isinstance(weight, Pricing):
-        found = weight.noise_weight(math.inf)
-        if isinstance(found, ct.StateSpace):  # of a weight that is no loop
-            return LinearSystem(found.A, found.B, found.C, found.D)
-        return found
-    if weight is None:
-        return LinearSystem.gain(np.eye(outputs))
-    prices = real_array(weight, "weight")
-    if prices.shape not in ((outputs,), (outputs, outputs)):
-        raise ValueError(
-            f"weight: expected shape ({outputs},) or ({outputs}, {outputs}) for "
-            "every sample, a loop, or over a horizon (T p, T p) for all samples; got "
-            f"{prices.shape}"
-        )
-    full = np.diag(prices) if prices.ndim == 1 else prices
-    return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))

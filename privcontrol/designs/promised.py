@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ..core.noise_design import quoted
 from ..noise.fleet import SeparateUnits
-from ..noise.grid import grid_shift
 from ..noise.parts import Correlated, Driven, Filtered, NoisePart, Structured, White
 from ..noise.repetition import changes_of_region, further_changes
 from ..numerics.balls import RationalMatrix, rational_matrix
@@ -75,7 +74,7 @@ def promised(
     changes = None
     is_gaussian = request.family.endswith("gaussian")
     if is_gaussian:
-        grid = grid_shift(parts, request.resolution, request.horizon)
+        grid = request.grid_shift(parts)
         claimed = (loss.shift - grid) * (1 - 1e-12)  # below the roundings of the sum
         find, plants = further_changes, request.plants(plant)
         if request.region is not None:

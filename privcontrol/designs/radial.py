@@ -30,7 +30,7 @@ from ..privacy.radial_design import (
 )
 from ..secrets.distinguished import told_rank
 from ..secrets.hiding import coordinates_in
-from .problem import DesignProblem, Proposal, white_cost
+from .problem import DesignProblem, Proposal
 from .structured import tangent_noise
 
 
@@ -53,7 +53,7 @@ def radial(problem: DesignProblem) -> Proposal:
     size = 1 + 1e-12  # above the roundings of the shift
     part = replace(unit, factor=unit.factor * size)
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
-    cost = part.law.unit_variance * problem.cost(factor)
+    cost = part.law.unit_variance * problem.price.cost(factor)
     # the entries of Gaussian noise of this variance, times the shape
     told = told_rank(problem.hidden, problem.plant, problem.horizon)
     bound = math.nan
@@ -82,7 +82,7 @@ def _under_weight(problem: DesignProblem, shape: NDArray) -> list[Proposal]:
     found = blocks_under_weight(
         coordinates_in(least, problem.moves),
         inside.T @ inside,
-        problem.weight_root(responses),
+        problem.price.root(responses),
     )
     proposals = []
     for blocks in found:
@@ -107,7 +107,7 @@ def _in_blocks(problem: DesignProblem) -> Proposal:
     gain = blocks_size(loss, problem.budget, request.releases)
     part = unit.scaled(float_above(gain, 4))
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
-    return Proposal((part,), problem.cost(factor))
+    return Proposal((part,), problem.price.cost(factor))
 
 
 def radial_beside_floor(problem: DesignProblem) -> Proposal:
@@ -134,8 +134,8 @@ def radial_beside_floor(problem: DesignProblem) -> Proposal:
     gain = size / beside.rate * (1 + 1e-12)
     part = replace(unit, factor=shape * gain, bound=beside.law.bound)
     responses = part.responses(problem.horizon).reshape(problem.query.size, -1)
-    cost = part.law.unit_variance * problem.cost(responses)
-    return Proposal((part, floor), cost + white_cost(problem, problem.floor))
+    cost = part.law.unit_variance * problem.price.cost(responses)
+    return Proposal((part, floor), cost + problem.price.of_white(problem.floor))
 
 
 def _ball_beside(problem: DesignProblem, unit: Radial, left: float) -> float:

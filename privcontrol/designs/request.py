@@ -16,6 +16,8 @@ from ..core.ball_noise import RADIAL_LAWS
 from ..core.noise import FAMILIES
 from ..noise.bound import Bound
 from ..noise.certify import World
+from ..noise.grid import grid_shift
+from ..noise.parts import NoisePart
 from ..numerics.checks import (
     instance_of,
     one_of,
@@ -176,6 +178,10 @@ class Request(Saved, CheckedFields):
         """Return the runs and plants in which a promise for the request must hold."""
         plants = self.plants(nominal)
         return World(plants, self.horizon, self.region, self.resolution, self.bound)
+
+    def grid_shift(self, parts: Sequence[NoisePart]) -> float:
+        """Bound the sensor grid's contribution to the shift of noise of some parts."""
+        return grid_shift(parts, self.resolution, self.horizon)
 
     def fingerprints(self, nominal: Plant) -> list[str]:
         """Return those of the models that a guarantee for the request is about."""

@@ -25,7 +25,7 @@ from ..numerics.thresholds import LARGEST_EXCESS, MOST_ROUNDS, ROUNDED, UNSEEN
 from ..privacy.budget import scale_to_budget
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-from .problem import GAP_OF_A_TRY, DesignProblem, Proposal, Rough, white_cost
+from .problem import GAP_OF_A_TRY, DesignProblem, Proposal, Rough
 from .state_factor import structured_factor
 
 #: Size of structured noise relative to the floor below which it is left out.
@@ -58,7 +58,7 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> Proposal:
 def alone(problem: DesignProblem, factor: NDArray) -> Proposal:
     """Structured noise S as it is."""
     responses = problem.plant.free_response(factor, problem.horizon)
-    cost = problem.family.unit_variance * problem.cost(responses)
+    cost = problem.family.unit_variance * problem.price.cost(responses)
     return Proposal((Structured(problem.plant, factor),), cost)
 
 
@@ -74,7 +74,7 @@ def excess_of(problem: DesignProblem, factor: NDArray) -> float:
 def floored(problem: DesignProblem) -> Proposal:
     """The least costly sum of structured noise and the requested floor."""
     allowed = problem.allowed_beside_grid
-    white = white_cost(problem, problem.floor)
+    white = problem.price.of_white(problem.floor)
     fitted = _joint(problem, allowed)
     if fitted is None and not problem.moves.is_ball and not problem.request.models:
         fitted = _apart(problem, allowed, white)
@@ -95,7 +95,7 @@ def beside_floor(problem: DesignProblem, factor: NDArray) -> Proposal:
     if factor.shape[1]:
         parts = (Structured(problem.plant, factor), *parts)
     responses = problem.plant.free_response(factor, problem.horizon)
-    cost = white_cost(problem, problem.floor) + problem.cost(responses)
+    cost = problem.price.of_white(problem.floor) + problem.price.cost(responses)
     return Proposal(parts, cost)
 
 
@@ -124,7 +124,7 @@ def _apart(problem: DesignProblem, allowed: float, white: float) -> Shape | None
     cost of the floor.
     """
     found = structured_factor(
-        problem.plant, problem.moves, problem.horizon, problem.weight_root, allowed
+        problem.plant, problem.moves, problem.horizon, problem.price.root, allowed
     )
     fitted = _enlarged(problem, found.factor, allowed)
     return None if fitted is None else Shape(fitted, found.lower_bound - white)
@@ -192,7 +192,7 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     """
     basis = _seen_basis(problem)
     responses = problem.plant.free_response(basis, problem.horizon)
-    weight = weight_triangle(problem.weight_root(responses))
+    weight = weight_triangle(problem.price.root(responses))
     responses = responses / problem.floor[:, None]
     Q, triangle = scipy.linalg.qr(responses, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))

@@ -12,7 +12,7 @@ from ..secrets.disturbance import DisturbanceAdjacency
 from ..systems.linear import Plant
 from .designed import designed
 from .output_noise import OutputNoise
-from .problem import Weight
+from .price import Weight
 from .request import Request, joined
 
 

@@ -18,7 +18,7 @@ from ..numerics.progress import piece
 from ..numerics.thresholds import ROUNDED
 from ..secrets.distinguished import distinguished
 from ..secrets.secret import NO_NOISE
-from .problem import DesignProblem, Proposal, white_cost
+from .problem import DesignProblem, Proposal
 from .robust import excess_of, of_all_models
 from .state_factor import structured_factor
 
@@ -34,7 +34,7 @@ def structured(problem: DesignProblem) -> Proposal:
         return of_all_models(problem, tangent.factor)
     part = Structured(problem.plant, tangent.factor)
     factor = part.responses(problem.horizon).reshape(problem.query.size, -1)
-    cost = family.unit_variance * problem.cost(factor)
+    cost = family.unit_variance * problem.price.cost(factor)
     lower_bound = tangent.lower_bound
     # The bound of Laplace noise is for pure differential privacy, and one above the cost
     # says that the weight lost its digits.
@@ -43,7 +43,7 @@ def structured(problem: DesignProblem) -> Proposal:
         lower_bound = math.nan
     unit_bound = tangent.lower_bound * problem.allowed**2 / family.unit_variance
     if problem.moves.is_ball:
-        unit_bound = problem.cost(
+        unit_bound = problem.price.cost(
             problem.plant.free_response(problem.moves.vectors, problem.horizon)
         )
     unit_bound *= 1 - 1e-12
@@ -62,7 +62,7 @@ def tangent_noise(problem: DesignProblem, allowed: float) -> Shape:
             problem.plant,
             moves,
             problem.horizon,
-            problem.weight_root,
+            problem.price.root,
             allowed,
             shape=family.shape,
             norm=family.shift_norm,
@@ -79,7 +79,7 @@ def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape
         raise PrivacyError(NO_NOISE)
     if problem.family.shift_norm == 1:
         return _cross_polytope(problem, allowed)
-    lower_bound = problem.cost(responses) / allowed**2 * (1 - 1e-12)
+    lower_bound = problem.price.cost(responses) / allowed**2 * (1 - 1e-12)
     return Shape(
         axes * (1 + 1e-13) / allowed, lower_bound
     )  # above the loss's roundings
@@ -89,7 +89,7 @@ def _cross_polytope(problem: DesignProblem, allowed: float) -> Shape:
     """S of the cheapest cross-polytope around the ball, in what outputs distinguish."""
     told = distinguished(problem.hidden, problem.plant, problem.horizon).vectors
     responses = problem.plant.free_response(told, problem.horizon)
-    found = around_ball(problem.weight_root(responses))
+    found = around_ball(problem.price.root(responses))
     factor = told @ found.factor
     size = excess_of(problem, factor) * problem.allowed / allowed
     bound = found.lower_bound / allowed**2
@@ -116,5 +116,5 @@ def independent(problem: DesignProblem) -> Proposal:
     size = float_above(shift / problem.allowed, 2)
     sizes = np.maximum(size, problem.floor_std)
     scale = np.tile(sizes, problem.horizon)
-    cost = family.unit_variance * white_cost(problem, scale)
+    cost = family.unit_variance * problem.price.of_white(scale)
     return Proposal((White(sizes),), cost)

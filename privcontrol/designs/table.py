@@ -20,10 +20,11 @@ from .long_design import long_noise
 from .own_shape import own_shape
 from .problem import DesignProblem, Proposal
 from .radial import radial, radial_beside_floor
-from .region_design import of_region, of_varying_plant
+from .region_design import of_region
 from .request import Request
 from .robust import floored
 from .structured import independent, structured
+from .varying_design import of_varying_plant
 
 #: Numbers that a design for states holds at least for each state and sample, and output.
 _OF_STATE, _OF_OUTPUT = 20, 4

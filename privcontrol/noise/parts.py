@@ -825,4 +825,4 @@ class Pricing(Protocol):
     """Something that prices output noise, such as a `PrivateLoop`."""
 
     def noise_weight(self, horizon: float) -> Any:
-        """Return the map of `weight_root_of`, without a horizon a `LinearSystem`."""
+        """Return the map from columns (T p, r) to H columns, a `LinearSystem` H without horizon."""

@@ -12,7 +12,7 @@ import pytest
 from gateway_cases import noise
 
 import privcontrol as pc
-from privcontrol.designs import design, region_design
+from privcontrol.designs import design, floor_search
 from privcontrol.numerics import progress as _progress
 from privcontrol.privacy import store
 from privcontrol.privacy.guarantee import EXACTLY, released
@@ -103,7 +103,7 @@ def test_a_search_for_a_floor_tells_the_bar_its_pieces(monkeypatch):
         told.append(k)
         return nullcontext()
 
-    monkeypatch.setattr(region_design, "search_round", search_round)
+    monkeypatch.setattr(floor_search, "search_round", search_round)
     plant = cases.random_plant(0, outputs=1)
     start = pc.StateAdjacency({"s0": 1.0}, times=0)
     designed(start, plant=plant, floor="auto", models=[plant])

@@ -14,7 +14,7 @@ import threadpoolctl
 from cases import POSITION
 
 import privcontrol as pc
-from privcontrol.designs import region_design
+from privcontrol.designs import varying_design
 from privcontrol.noise import _program
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -143,8 +143,8 @@ def test_a_bound_that_would_take_minutes_is_not_searched_for(monkeypatch):
 
 def test_a_note_is_given_while_a_design_silences_its_parts(monkeypatch):
     monkeypatch.setattr(PROGRESS, 0.1)
-    name = "privcontrol.designs.region_design.stationary_design"
-    design = region_design.stationary_design
+    name = "privcontrol.designs.varying_design.stationary_design"
+    design = varying_design.stationary_design
 
     def slow(*args, **options):
         time.sleep(0.4)

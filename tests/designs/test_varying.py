@@ -15,7 +15,7 @@ from repeats import few
 from varying_cases import forced, whitening, worst_energy
 
 import privcontrol as pc
-from privcontrol.designs import region_design
+from privcontrol.designs import varying_design
 from privcontrol.designs.request import joined
 from privcontrol.noise import _program
 from privcontrol.noise._program import Program
@@ -414,7 +414,7 @@ def test_no_noise_that_costs_less_is_given_up(monkeypatch, secret, floor):
     region = between(0.8, 0.85, 0.87, 0.9)
     options = dict(models=region) if floor is None else dict(models=region, floor=floor)
     found = design(lag(0.85), SECRETS[secret], **options)
-    monkeypatch.setattr(region_design._Task, "_largest_size", lambda *_: np.inf)
+    monkeypatch.setattr(varying_design._Task, "_largest_size", lambda *_: np.inf)
     every = design(lag(0.85), SECRETS[secret], **options)
     assert found.std == pytest.approx(every.std, rel=1e-7)
 
