@@ -29,8 +29,9 @@ from ..numerics.linalg import EPS, largest_later
 from ..numerics.thresholds import DOUBLINGS, NEGLIGIBLE, SETTLING
 from ..privacy.repetition import Spacing
 from ..secrets.secret import Apart, SignalMoves
-from ..systems.linear import LEAP, LinearSystem
+from ..systems.linear import LEAP
 from ..systems.powers import Orbit
+from ._whitened_response import WhitenedResponse
 
 #: Values of a matrix, and bounds of their errors.
 Enclosed = tuple[NDArray, NDArray]
@@ -88,35 +89,12 @@ def products_by_lag(
     return later, float(size**2 - 2 * slack), float(size**2 + slack)
 
 
-def correlations(
-    system: LinearSystem, gramian: BallMatrix, count: int
-) -> list[BallMatrix]:
-    """Return products rho (q, q) of a system's responses to impulses, lag by lag.
-
-    rho(m)[i, j] is the product of the response to input i with that to input j that
-    begins m samples earlier: E^T A^(m-1) B with E = A^T Q B + C^T D for m >= 1, and
-    B^T Q B + D^T D for m = 0, with the observability Gramian Q.
-    """
-    A, B, C, D = system.matrices
-    onward = A.transpose() * gramian * B + C.transpose() * D
-    echo = onward.transpose()
-    orbit = Orbit(A, B)
-    found = [B.transpose() * gramian * B + D.transpose() * D]
-    for lag in range(count - 1):
-        found.append(echo * orbit.at(lag))
-    return found
-
-
 def square_of_several(
-    system: LinearSystem,
-    gramian: BallMatrix,
-    members: Sequence[SignalMoves],
-    largest: Ball,
+    response: WhitenedResponse, members: Sequence[SignalMoves], largest: Ball
 ) -> Ball:
     """Return a bound of the squared shift of several changes, in runs of any length.
 
-    ``system`` is what is left of the secret, in balls, ``gramian`` its observability
-    Gramian, and ``largest`` the squared shift of one change.
+    ``largest`` is the squared shift of one change.
     """
     spacing = Spacing.joint([moves.spacing for moves in members])
     inputs = len({moves.column for moves in members})
@@ -128,7 +106,7 @@ def square_of_several(
     square = upper_float(largest)
     if are_many(members):
         return Ball(several_together(square, lambda lag: square, lags))
-    bounds = bounds_apart(system, gramian, members, lags[0], square)
+    bounds = bounds_apart(response, members, lags[0], square)
     return Ball(several_together(square, bounds.at, lags))
 
 
@@ -142,8 +120,7 @@ def are_many(members: Sequence[SignalMoves]) -> bool:
 
 
 def bounds_apart(
-    system: LinearSystem,
-    gramian: BallMatrix,
+    response: WhitenedResponse,
     members: Sequence[SignalMoves],
     first: int,
     square: float,
@@ -152,8 +129,8 @@ def bounds_apart(
 
     ``square`` is the largest squared shift of one change.
     """
-    changes, columns = _changes(members, system.input_count)
-    return _lag_bounds(system, gramian, changes, first, square, columns)
+    changes, columns = _changes(members, response.system.input_count)
+    return _lag_bounds(response, changes, first, square, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +174,7 @@ def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDAr
 
 
 def _lag_bounds(
-    system: LinearSystem,
-    gramian: BallMatrix,
+    response: WhitenedResponse,
     changes: NDArray,
     first: int,
     square: float,
@@ -214,7 +190,7 @@ def _lag_bounds(
     for tau <= L. Later x_i goes on by A^(tau - L), and W_j(0) stays. All products from tau
     on are at most y times what is left of a response from tau on, by Cauchy and Schwarz.
     """
-    answers = _Answers(system, gramian, changes)
+    answers = _Answers(response, changes)
     length = len(changes)
     found = []
     beyond = square
@@ -255,10 +231,8 @@ def _lag_bounds(
 class _Answers:
     """The responses h(t) to changes (L, q, S), the states X after them and W, in balls."""
 
-    def __init__(
-        self, system: LinearSystem, gramian: BallMatrix, changes: NDArray
-    ) -> None:
-        A, B, C, D = system.matrices
+    def __init__(self, response: WhitenedResponse, changes: NDArray) -> None:
+        A, B, C, D = response.system.matrices
         states = BallMatrix(A.nrows(), changes.shape[2])
         responses = []
         for values in changes:
@@ -266,13 +240,13 @@ class _Answers:
             responses.append(C * states + D * entering)
             states = A * states + B * entering
         self._backwards = A.transpose()
-        self._gramian = gramian
+        self._gramian = response.gramian
         self._orbit = Orbit(A, states)  # from the end of the changes on
-        self._responses = [enclosure(response) for response in responses]
-        self._echoes = [gramian * states]  # W(L) first
-        for response in reversed(responses):
+        self._responses = [enclosure(heard) for heard in responses]
+        self._echoes = [self._gramian * states]  # W(L) first
+        for heard in reversed(responses):
             later_on = self._backwards * self._echoes[-1]
-            self._echoes.append(C.transpose() * response + later_on)
+            self._echoes.append(C.transpose() * heard + later_on)
 
     @cached_property
     def _ended(self) -> Enclosed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
@@ -31,10 +32,14 @@ from ..privacy.repetition import Spacing, growth_apart
 from ..secrets.secret import SecretInputs, SignalMoves, WindowMoves
 from ..systems.linear import Autoregression
 from ..systems.powers import Orbit
-from ._apart import correlations
-from ._endless import WhitenedResponse, in_enough_digits, is_known, largest_of
 from ._levels import Levels, with_later
 from ._patterns import largest_pattern
+from ._whitened_response import (
+    WhitenedResponse,
+    in_enough_digits,
+    is_known,
+    largest_of,
+)
 
 #: More bits of a polynomial for each step of its order: the recursion may double twice.
 _BITS_OF_A_STEP = 4
@@ -153,6 +158,20 @@ class ChangesBehind:
     levels: Levels | None
     size: float
 
+    #: A bound is certified when they are made.
+    is_bounded: ClassVar[Literal[True]] = True
+
+    @property
+    def shift(self) -> float:
+        """The largest shift of one change."""
+        return math.sqrt(self.square)
+
+    @property
+    def of_any_shape(self) -> tuple[float, NDArray]:
+        """A bound of the shift of a change of any shape, and its signs (k,)."""
+        largest, signs = self.shape
+        return math.sqrt(max(largest, self.square)), signs
+
     def of_several(self, spacing: Spacing) -> float:
         """Bound the shift of several changes at a distance."""
         last = len(self.products) - 1
@@ -160,7 +179,7 @@ class ChangesBehind:
         def correlation(lag: int) -> float:
             return float(self.products[min(lag, last)]) / self.square
 
-        shift = math.sqrt(self.square) * growth_apart(spacing, correlation)
+        shift = self.shift * growth_apart(spacing, correlation)
         if self.levels is None or spacing.events == 1:
             return shift
         square = self.levels.square(spacing) * self.size
@@ -285,8 +304,7 @@ def _correlations(
 
 def _of_plant(response: WhitenedResponse, column: int, reach: int) -> list[Ball]:
     """Return the correlations at lags 0 .. reach of the plant's response to an impulse."""
-    entered = response.system.entered_by([column])
-    found = correlations(entered, response.gramian, reach + 1)
+    found = response.entered([column]).correlations(reach + 1)
     return [matrix[0, 0] for matrix in found]
 
 

@@ -33,21 +33,18 @@ from ..privacy.repetition import Correlations, Spacing, growth_apart
 from ..secrets.secret import SignalMoves, WindowMoves
 from ..secrets.secrets import Secrets
 from ..systems.linear import Autoregression, Plant, spectral_radius
-from ._apart import LagBounds, are_many, bounds_apart, correlations
+from ._apart import LagBounds, are_many, bounds_apart
 from ._autoregression import ChangesBehind, are_told_apart, changes_behind
-from ._endless import (
+from ._endless import joint_shift
+from ._patterns import largest_pattern
+from ._varying import Inverted, inverted
+from ._whitened_response import (
     WhitenedResponse,
     in_enough_digits,
     is_known,
-    joint_shift,
     largest_of,
 )
-from ._patterns import largest_pattern
-from ._varying import Inverted, inverted
-from ._windows import (
-    WindowBounds,
-    square_of_window,
-)
+from ._windows import WindowBounds, square_of_window
 from .fleet import CoupledUnits, SeparateUnits
 from .parts import NoisePart
 
@@ -90,14 +87,13 @@ class EndlessChanges(ByContent, Correlations):
         return {"noises": self.noises}  # without what was evaluated, which is in balls
 
     @cached_property
-    def _left(self) -> tuple[tuple[_Left | _LeftByLags, ...], ...]:
+    def _left(self) -> tuple[tuple[_Left | ChangesBehind, ...], ...]:
         """What each noise leaves of the changes, without noises of which no bound is known."""
         every = []
         for noises in self.noises:
-            found: list[_Left | _LeftByLags] = []
+            found: list[_Left | ChangesBehind] = []
             for k, noise in enumerate(noises):
-                left: _Left | _LeftByLags
-                left = _LeftByLags(noise) if _is_long(noise) else _Left(noise)
+                left = _by_lags(noise) or _Left(noise)
                 if k == 0 or left.is_bounded:
                     found.append(left)
             every.append(tuple(found))
@@ -148,9 +144,7 @@ class _Left:
         ) -> tuple[int, WhitenedResponse, float] | None:
             squares = [response.largest_square(moves) for moves in self._signals]
             for window in self._windows:
-                squares.append(
-                    square_of_window(response.system, response.gramian, window)
-                )
+                squares.append(square_of_window(response, window))
             found = largest_of(squares)
             if not is_known(found):
                 return None
@@ -187,12 +181,13 @@ class _Left:
         if known:
             return self._tables[max(known)]
         bits, response, square = self._measured
-        whole = (response.system, response.gramian)
         with working_bits(bits):
             if self._windows:
-                self._tables[first] = WindowBounds(*whole, self._windows, first)
+                self._tables[first] = WindowBounds(response, self._windows, first)
             else:
-                self._tables[first] = bounds_apart(*whole, self._signals, first, square)
+                self._tables[first] = bounds_apart(
+                    response, self._signals, first, square
+                )
         return self._tables[first]
 
     def of_several(self, spacing: Spacing) -> float:
@@ -216,8 +211,19 @@ class _Left:
         return math.sqrt(max(largest, square)), signs
 
 
+def _by_lags(noise: Inverted) -> ChangesBehind | None:
+    """Return what a long autoregression leaves, which is known by its correlations.
+
+    None for other noise.
+    """
+    shaping = noise.square
+    if not isinstance(shaping, Autoregression) or not _is_long(noise):
+        return None
+    return changes_behind(shaping, noise.secrets[0].once)
+
+
 def _is_long(noise: Inverted) -> bool:
-    """Return whether noise is a long autoregression, which is known by its correlations."""
+    """Return whether noise is a long autoregression."""
     is_plain = isinstance(noise.square, Autoregression) and noise.response is None
     return (
         is_plain
@@ -226,43 +232,9 @@ def _is_long(noise: Inverted) -> bool:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _LeftByLags:
-    """What a long autoregression leaves of the changes of one signal of a plant."""
-
-    noise: Inverted
-
-    is_bounded = True
-
-    @cached_property
-    def _changes(self) -> ChangesBehind:
-        noise = self.noise.square
-        if not isinstance(noise, Autoregression):
-            raise TypeError(f"noise: expected an autoregression, got {noise!r}")
-        return changes_behind(noise, self.noise.secrets[0].once)
-
-    @property
-    def shift(self) -> float:
-        """The largest shift of one change."""
-        return math.sqrt(self._changes.square)
-
-    def of_several(self, spacing: Spacing) -> float:
-        """Return a bound of the shift of several changes at a distance."""
-        if spacing.events == 1:
-            return self.shift
-        return self._changes.of_several(spacing)
-
-    @property
-    def of_any_shape(self) -> tuple[float, NDArray]:
-        """A bound of the shift of a change of any shape, and its pattern (k,)."""
-        largest, signs = self._changes.shape
-        return math.sqrt(max(largest, self._changes.square)), signs
-
-
 def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, float]:
     """Return products of a signal's responses at lags 0 .. k - 1, and their error."""
-    entered = response.system.entered_by([moves.column])
-    products = correlations(entered, response.gramian, moves.longest)
+    products = response.entered([moves.column]).correlations(moves.longest)
     square = Ball(float(moves.radius)) ** 2
     scaled = [matrix[0, 0] * square for matrix in products]
     values, errors = enclosure(BallMatrix(len(scaled), 1, scaled))

@@ -10,15 +10,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.balls import Ball, BallMatrix
+from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import MOST_HELD
+from ..numerics.thresholds import MOST_HELD, ROUNDED
+from ..privacy.release import StandardEntry
 from ..privacy.walls import Wall
 from ..secrets.secret import SecretInputs
 from ..secrets.secrets import Secrets
@@ -26,6 +27,8 @@ from ..systems.linear import LinearSystem, Plant, to_states
 from .bound import Bound
 from .drawn import Unbounded
 from .parts import PartSum
+
+T = TypeVar("T")
 
 #: Draws so many standard entries.
 Drawing: TypeAlias = Callable[[int], NDArray]
@@ -96,15 +99,51 @@ class Room(Unbounded, ABC):
         self, draw: Drawing, once: int, samples: int
     ) -> tuple[NDArray, NDArray]:
         """Return the first draw whose share of a limit is at most one."""
+        width = self.total.width
+
+        def drawn() -> tuple[NDArray, NDArray]:
+            entries = draw(once + samples * width)
+            return entries[:once], entries[once:].reshape(samples, width)
+
+        return self.drawn_until(lambda entries: self.share(*entries) <= 1, drawn)
+
+    def drawn_until(self, is_within: Callable[[T], bool], draw: Callable[[], T]) -> T:
+        """Return the first of many draws that is within."""
         for _ in range(MOST_DRAWS):
-            drawn = draw(once + samples * self.total.width)
-            first, fresh = drawn[:once], drawn[once:].reshape(samples, self.total.width)
-            if self.share(first, fresh) <= 1:
-                return first, fresh
+            drawn = draw()
+            if is_within(drawn):
+                return drawn
         raise PrivacyError(
-            f"bound: none of {MOST_DRAWS} draws is within; raise the bound, or shorten "
-            "the life"
+            f"bound: none of {MOST_DRAWS} draws is within; design the noise for a larger "
+            "bound or a shorter life"
         )
+
+    def holds(self, entries: Sequence[StandardEntry], once: int) -> bool:
+        """Return whether a draw is within, after as many bits as that takes.
+
+        The first ``once`` entries are those that are drawn once, then come those of each
+        sample. Balls decide where double precision might not.
+        """
+        for entry in entries:
+            while not _is_sharp(entry.ball()):
+                entry.refine()
+        width = max(self.total.width, 1)
+        values = np.array([float(entry.ball().mid()) for entry in entries])
+        first, fresh = values[:once], values[once:].reshape(-1, width)
+        share = self.share(first, fresh)
+        if abs(share - 1) > max(ROUNDED, self.uncertainty(first, fresh)):
+            return bool(share < 1)
+        while True:
+            with working_bits(2 * max(entry.count for entry in entries)):
+                balls = [entry.ball() for entry in entries]
+                decided = self.decided(
+                    BallMatrix(once, 1, balls[:once]),
+                    BallMatrix(len(fresh), width, balls[once:]),
+                )
+            if decided is not None:
+                return bool(decided)
+            for entry in entries:
+                entry.refine()
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +190,14 @@ class Recursion:
         start = (root @ first)[None]
         states, last = to_states(self.system).run(start, fresh[None])
         return np.abs(np.concatenate([states[0], last])).max(axis=0)
+
+
+def _is_sharp(ball: Ball) -> bool:
+    """Return whether a ball is no wider than the rounding of its middle."""
+    if not ball.is_finite():
+        return False
+    size = max(1.0, abs(float(ball.mid())))
+    return bool(float(ball.rad()) <= EPS * size)
 
 
 def shares_of(gamma: BallMatrix, limits: Sequence[float]) -> list[Ball]:

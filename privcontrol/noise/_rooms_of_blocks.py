@@ -12,47 +12,31 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, submatrix
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS, product
-from ..numerics.thresholds import (
-    BLOCK as NUMBERS_AT_ONCE,
-    CERTAIN,
-    LATEST,
-    NEGLIGIBLE,
-)
+from ..numerics.linalg import EPS
+from ..numerics.thresholds import CERTAIN, NEGLIGIBLE
 from ..privacy.walls import Wall, kept_share
 from ..secrets.secret import SecretInputs
 from ..secrets.secrets import Secrets
-from ..systems.linear import LinearSystem, Plant, orbit, root, to_states
-from ._counted_walls import (
-    CountedWalls,
-    envelope,
-    for_events,
-    joined,
-    leak_of,
-    walls_at,
-)
+from ..systems.linear import LinearSystem, Plant, root, to_states
+from ._counted_walls import for_events, leak_of
 from ._room import (
     ROUNDINGS,
     Drawing,
     Recursion,
     Room,
     all_at_most,
-    changes_of,
     shares_of,
 )
 from ._shared_limits import shared_limits
+from ._walls_of_blocks import BLOCK, BlockWalls
 from .bound import Bound
 from .parts import Filtered, PartSum
 
-#: Samples of a block of innovations.
-BLOCK = 300
 #: By which rule the walls of blocks are chosen. A run goes on by the rule that it began by:
 #: where blocks of two rules meet, the noise could pass its limit.
 RULE = "own, near, far"
 #: States up to which a block's end is kept in an ellipsoid.
 _MOST_STATES = 24
-#: Speed: of these are followed at each wall; the others are bounded together.
-_FOLLOWED = 40 * BLOCK
 _TOO_MANY_STATES = (
     f"bound: noise of more than {_MOST_STATES} states is not kept within a bound in runs "
     "of any length; pass life=, the samples of a run that is drawn ahead as one, or a "
@@ -95,13 +79,9 @@ class InnovationBlocks(Room):
     proportion. No h(t) is needed where the ball alone gives one.
     """
 
-    system: LinearSystem  # from fresh entries to outputs, then their changes
     part: Filtered
-    stds: NDArray  # (2 BLOCK, views) of own, then of near
-    radii: NDArray  # (2 BLOCK, views) of walls, in deviations
+    block: BlockWalls
     most: NDArray  # (BLOCK, views) that the state may make that a run begins with
-    state_root: NDArray  # of the covariance of the state that a block hands over
-    ball: float  # its radius, in deviations
 
     rule = RULE
 
@@ -130,9 +110,8 @@ class InnovationBlocks(Room):
         stds = np.concatenate([own, near])
         walls = np.where(radii[BLOCK:] < math.inf, radii[BLOCK:], ball) * near
         most = walls + ball * far + CERTAIN / 10 * limits
-        return cls(
-            total, bound, BLOCK, system, part, stds, radii, most, state_root, ball
-        )
+        block = BlockWalls(system, stds, radii, state_root, ball)
+        return cls(total, bound, BLOCK, part, block, most)
 
     # -- draws --
 
@@ -142,55 +121,58 @@ class InnovationBlocks(Room):
 
     def share(self, first: NDArray, fresh: NDArray) -> float:
         if len(first):
-            made = self.system.free_response(self._start @ first[:, None], BLOCK)
+            made = self.block.system.free_response(self._start @ first[:, None], BLOCK)
             sizes = np.abs(made).reshape(self.most.shape) / self.most
-            return float(max(sizes.max(), np.linalg.norm(first) / self.ball))
+            return float(max(sizes.max(), np.linalg.norm(first) / self.block.ball))
         if not len(fresh):
             return 0.0
-        still = np.zeros((1, self.system.order))
-        gamma, state = self.system.run(still, fresh[None])
-        made = self.system.free_response(state.T, self._followed - BLOCK)
+        still = np.zeros((1, self.block.system.order))
+        gamma, state = self.block.system.run(still, fresh[None])
+        made = self.block.system.free_response(state.T, self._followed - BLOCK)
         after = made.reshape(-1, gamma.shape[2])
         sizes = np.abs(np.concatenate([gamma[0], after])) / self._walls_at
-        last = np.linalg.norm(self._whitening @ state[0])
-        return float(max(sizes.max(), last / self.ball))
+        last = np.linalg.norm(self.block.whitening @ state[0])
+        return float(max(sizes.max(), last / self.block.ball))
 
     def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
-        followed = np.zeros((BLOCK, self.system.input_count))
+        followed = np.zeros((BLOCK, self.block.system.input_count))
         if len(first):
             outputs, _ = self._recursion.errors(self._start, first, followed)
             ball = (
-                len(first) * ROUNDINGS * EPS * (1 + np.linalg.norm(first) / self.ball)
+                len(first)
+                * ROUNDINGS
+                * EPS
+                * (1 + np.linalg.norm(first) / self.block.ball)
             )
             return float(max((outputs / self.most.min(axis=0)).max(), ball))
         if not len(fresh):
             return 0.0
-        none, rest = np.empty(0), np.zeros((self.system.order, 0))
+        none, rest = np.empty(0), np.zeros((self.block.system.order, 0))
         padded = np.concatenate([fresh, followed])
         outputs, states = self._recursion.errors(rest, none, padded)
         sizes = outputs / self._walls_at.min(axis=0)
-        last = np.linalg.norm(np.abs(self._whitening) @ states)
-        return float(max(sizes.max(), last / self.ball))
+        last = np.linalg.norm(np.abs(self.block.whitening) @ states)
+        return float(max(sizes.max(), last / self.block.ball))
 
     def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
-        system = self.system.in_balls()
+        system = self.block.system.in_balls()
         state = ball_matrix(self._start) * first
         shares: list[Ball] = []
         if first.nrows():
             for t in range(BLOCK):
                 shares += shares_of(system.C * state, self.most[t].tolist())
                 state = system.A * state
-            shares.append(_length(first) / Ball(self.ball))
+            shares.append(_length(first) / Ball(self.block.ball))
             return all_at_most(shares)
-        state = BallMatrix(self.system.order, 1)
+        state = BallMatrix(self.block.system.order, 1)
         for t in range(fresh.nrows()):
             entries = submatrix(fresh, [t], range(fresh.ncols())).transpose()
             gamma = system.C * state + system.D * entries
             shares += shares_of(gamma, self._walls_at[t].tolist())
             state = system.A * state + system.B * entries
-        if self.system.order and fresh.nrows():
-            last = ball_matrix(self._whitening) * state
-            shares.append(_length(last) / Ball(self.ball))
+        if self.block.system.order and fresh.nrows():
+            last = ball_matrix(self.block.whitening) * state
+            shares.append(_length(last) / Ball(self.block.ball))
             for walls in self._walls_at[BLOCK:].tolist():
                 shares += shares_of(system.C * state, walls)
                 state = system.A * state
@@ -200,42 +182,31 @@ class InnovationBlocks(Room):
     def _start(self) -> NDArray:
         """Root (n, once) of the state that a run begins with, changes included."""
         root = self.total.state_root
-        still = np.zeros((self.system.order - len(root), root.shape[1]))
+        still = np.zeros((self.block.system.order - len(root), root.shape[1]))
         return np.concatenate([root, still])
 
     @cached_property
     def _followed(self) -> int:
         """Places, from a block's first on, up to its last wall."""
-        walls = np.isfinite(self.radii).any(axis=1)
+        walls = np.isfinite(self.block.radii).any(axis=1)
         walls[:BLOCK] = True
         return int(np.flatnonzero(walls)[-1]) + 1
 
     @cached_property
     def _walls_at(self) -> NDArray:
         """Sizes (places, views) of what a block makes at most."""
-        return (self.radii * self._safe_stds)[: self._followed]
+        return (self.block.radii * self.block.safe_stds)[: self._followed]
 
     @cached_property
     def _recursion(self) -> Recursion:
-        return Recursion.of(self.system, 2 * BLOCK)
-
-    @cached_property
-    def _safe_stds(self) -> NDArray:
-        return np.where(self.stds > 0, self.stds, math.inf)
-
-    @cached_property
-    def _whitening(self) -> NDArray:
-        """The inverse (n, n) of the root of the state that a block hands over."""
-        if not self.system.order:
-            return np.zeros((0, 0))
-        return np.linalg.pinv(self.state_root, rcond=1e-10)
+        return Recursion.of(self.block.system, 2 * BLOCK)
 
     @property
     def acceptance(self) -> float:
-        walls = self.radii[np.isfinite(self.radii)].tolist()
+        walls = self.block.radii[np.isfinite(self.block.radii)].tolist()
         share = math.prod(kept_share(radius) for radius in walls)
-        if self.system.order:
-            share *= kept_share(self.ball, self.system.order)
+        if self.block.system.order:
+            share *= kept_share(self.block.ball, self.block.system.order)
         return share
 
     def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
@@ -258,134 +229,17 @@ class InnovationBlocks(Room):
 
     def walls_of_inputs(self, secret: SecretInputs) -> list[Wall]:
         """Return the walls that changes come nearer to, wherever in a block they begin."""
-        if secret.windows or secret.balls or secret.energies is not None:
-            raise PrivacyError(
-                "bound: in runs of any length it is for given changes of single signals; "
-                'pass life=, or shape="level"'
-            )
         if self.part.response is not None:
             raise PrivacyError(
                 "bound: noise that enters the plant with the secret is kept within a "
                 "bound over a life only; pass life="
             )
-        lift, shown, states = self._lifted(secret)
-        norms = np.linalg.norm(lift.reshape(-1, lift.shape[2]), axis=0)
-        slabs = CountedWalls(self.radii.ravel(), float(norms.max()))
-        balls = np.zeros(0)
-        count = max(1, NUMBERS_AT_ONCE // max(1, 2 * shown.shape[0] * shown.shape[1]))
-        for first in range(0, lift.shape[2], count):
-            some = slice(first, first + count)
-            for offset in range(BLOCK):
-                made, left = self._made(shown[..., some], states[..., some], offset)
-                slabs.include(made.reshape(len(made), -1, made.shape[3]))
-                ends = np.linalg.norm(self._whitening @ left, axis=1)
-                balls = joined(balls, envelope(ends))
-        found = slabs.walls()
-        late = _norms_before(lift[_FOLLOWED - BLOCK :])[BLOCK:]
-        if self.system.order:
-            found += walls_at(self.ball, balls, self.system.order)
-        if late.size:
-            ends = np.maximum.reduceat(late, np.arange(0, len(late), BLOCK))
-            every = np.concatenate(
-                [
-                    np.tile(late, (len(self.stds.T), 1)),
-                    np.tile(ends, (self._reached, 1)),
-                ]
-            )
-            found += walls_at(float(self.radii.min()), envelope(every))
-            if self.system.order:
-                found += walls_at(self.ball, envelope(ends), self.system.order)
-        return found
-
-    @property
-    def _reached(self) -> int:
-        """How many walls there are of what the state makes that a block hands over."""
-        return int(np.isfinite(self.radii[BLOCK:]).sum())
-
-    def _lifted(self, secret: SecretInputs) -> tuple[NDArray, NDArray, NDArray]:
-        """Return what changes add to the entries, the outputs and the states (T, ., M).
-
-        They are those of the noise whose entries make up for a change.
-        """
-        lifted = self.part.shaping.inverse().after(secret.system)
-        changes = changes_of(secret, secret.longest)
-        samples = max(secret.longest + 64, 2 * BLOCK)
-        while True:
-            lift = _followed(lifted, changes, samples)
-            last = np.abs(lift[-samples // 8 :]).max()
-            if last <= NEGLIGIBLE * np.abs(lift).max():
-                break
-            if samples >= LATEST:
-                raise PrivacyError(
-                    "bound: the noise that hides a change lasts for more than "
-                    f"{LATEST} samples; pass life=, or a lower order="
-                )
-            samples *= 2
-        early = min(samples, _FOLLOWED)
-        shown = _followed(self.system.after(lifted), changes, early)
-        of_states = to_states(self.system).after(lifted)
-        return lift, shown, _followed(of_states, changes, early)
-
-    def _made(
-        self, shown: NDArray, states: NDArray, offset: int
-    ) -> tuple[NDArray, NDArray]:
-        """Return what changes at an offset of their block add to walls and to states.
-
-        They are sizes (blocks, 2 BLOCK, views, M) in deviations, of the own part and of the
-        near one, and what each block adds to the state that is handed over, shape
-        (blocks - 1, n, M). The first samples are followed. Later on no wall is come nearer
-        to by more than the entries of its block, by Cauchy and Schwarz.
-        """
-        samples, views, moves = shown.shape
-        starts = np.arange(BLOCK - offset, samples, BLOCK)
-        # the first block from the offset on, the last one with nothing behind the end
-        whole = np.zeros(((len(starts) + 1) * BLOCK, views, moves))
-        whole[offset : offset + samples] = shown
-        made = np.zeros((len(starts) + 1, 2 * BLOCK, views, moves))
-        made[:, :BLOCK] = whole.reshape(len(starts) + 1, BLOCK, views, moves)
-        handed = states[starts]
-        free = self._free.reshape(BLOCK * views, -1)
-        made[1:, :BLOCK] -= product(free, handed).reshape(-1, BLOCK, views, moves)
-        left = handed.copy()
-        left[1:] -= self._onward[BLOCK] @ handed[:-1]
-        made[:-1, BLOCK:] = product(free, left).reshape(-1, BLOCK, views, moves)
-        np.abs(made, out=made)
-        made /= self._safe_stds[:, :, None]
-        return made, left
-
-    @cached_property
-    def _onward(self) -> NDArray:
-        """Powers of A (BLOCK + 1, n, n)."""
-        return orbit(self.system, np.eye(self.system.order), BLOCK + 1)
-
-    @cached_property
-    def _free(self) -> NDArray:
-        """Outputs (BLOCK, views, n) that each state leads to."""
-        return self.system.C @ self._onward[:BLOCK]
+        return self.block.walls(self.part.shaping, secret)
 
 
 def _length(column: BallMatrix) -> Ball:
     """Return the 2-norm of a column in balls."""
     return (column.transpose() * column)[0, 0].sqrt()
-
-
-def _followed(system: LinearSystem, changes: NDArray, samples: int) -> NDArray:
-    """Return outputs (T, p, M) of changes (L, q, M) from rest, and after they are over."""
-    length, _, moves = changes.shape
-    rest = np.zeros((moves, system.order))
-    during, states = system.run(rest, changes.transpose(2, 0, 1))
-    later = system.free_response(states.T, samples - length)
-    later = later.reshape(samples - length, len(system.C), moves)
-    return np.concatenate([during.transpose(1, 2, 0), later])
-
-
-def _norms_before(lift: NDArray) -> NDArray:
-    """Return norms (T, M) of the entries (T, r, M) of a block's length up to each sample."""
-    squares = np.sum(lift**2, axis=1)
-    total = np.cumsum(squares, axis=0)
-    total[BLOCK:] -= total[:-BLOCK].copy()
-    rounding = len(lift) * EPS * squares.sum(axis=0)
-    return np.sqrt(np.maximum(total, 0.0) + rounding)
 
 
 def _limited(bound: Bound) -> NDArray:

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from ..numerics.balls import (
     Ball,
-    BallMatrix,
-    diagonal_balls,
     enclosure,
     upper_float,
 )
@@ -30,28 +28,20 @@ from ..numerics.linalg import EPS, float_above, largest_later
 from ..numerics.thresholds import NEGLIGIBLE
 from ..privacy.repetition import Spacing
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
-from ..systems.linear import LinearSystem
-from ._apart import LagBounds, bounds_apart, correlations, several_together
-from ._patterns import (
-    MOST_RELAXED,
-    PatternSearch,
-    largest_pattern,
-)
+from ._apart import LagBounds, bounds_apart, several_together
+from ._patterns import MOST_RELAXED, PatternSearch, largest_pattern
+from ._whitened_response import WhitenedResponse
 
 # -- without a horizon -------------------------------------------------------------------
 
 
-def square_of_window(
-    system: LinearSystem, gramian: BallMatrix, window: WindowMoves
-) -> Ball:
+def square_of_window(response: WhitenedResponse, window: WindowMoves) -> Ball:
     """Return a bound of the squared shift of a change of any shape.
 
-    ``system`` is what is left of the secret, in balls, and ``gramian`` its observability
-    Gramian. The bound is the largest value up to `MOST_EXACT` entries. A ball that is not
+    The bound is the largest value up to `MOST_EXACT` entries. A ball that is not
     finite says that it takes more digits.
     """
-    entered = _entered(system, window)
-    values, error = _products(entered, gramian, window.longest)
+    values, error = _products(response, window, window.longest)
     largest = float(np.abs(values).max())
     if not error <= NEGLIGIBLE * largest:
         return Ball(math.inf) if largest else Ball(0)
@@ -61,20 +51,17 @@ def square_of_window(
     return Ball(largest_pattern(_toeplitz(values), error)[0])
 
 
-def _entered(system: LinearSystem, window: WindowMoves) -> LinearSystem:
-    """Return the system from the window's signals, in units of their radii."""
-    A, B, C, D = system.entered_by(list(window.columns)).matrices
-    radii = diagonal_balls(np.asarray(window.radii).tolist())
-    return LinearSystem(A, B * radii, C, D * radii)
-
-
 def _products(
-    system: LinearSystem, gramian: BallMatrix, count: int
+    response: WhitenedResponse, window: WindowMoves, count: int
 ) -> tuple[NDArray, float]:
-    """Return the `correlations` (k, q, q) of impulse responses, and the largest error."""
+    """Return correlations (k, q, q) of the responses to impulses, and the largest error.
+
+    The impulses are those of the window's signals, as large as their radii.
+    """
+    entered = response.entered(window.columns, window.radii.tolist())
     values = []
     largest = 0.0
-    for matrix in correlations(system, gramian, count):
+    for matrix in entered.correlations(count):
         value, errors = enclosure(matrix)
         values.append(value)
         largest = max(largest, float(np.max(errors)))
@@ -104,12 +91,10 @@ def _sum_of_sizes(values: NDArray, error: float) -> float:
 
 
 def square_of_windows(
-    system: LinearSystem,
-    gramian: BallMatrix,
-    windows: Sequence[WindowMoves],
+    response: WhitenedResponse, windows: Sequence[WindowMoves]
 ) -> Ball:
     """Return a bound of the squared shift of changes of a group that may come together."""
-    squares = [square_of_window(system, gramian, window) for window in windows]
+    squares = [square_of_window(response, window) for window in windows]
     for square in squares:
         if not square.is_finite():
             return square
@@ -119,7 +104,7 @@ def square_of_windows(
         return largest
     if not spacing.is_apart:
         return largest * spacing.events**2
-    bounds = WindowBounds(system, gramian, windows, spacing.separation)
+    bounds = WindowBounds(response, windows, spacing.separation)
     above = upper_float(largest)
     return Ball(several_together(above, bounds.at, spacing.lags))
 
@@ -133,18 +118,14 @@ class WindowBounds:
     """
 
     def __init__(
-        self,
-        system: LinearSystem,
-        gramian: BallMatrix,
-        windows: Sequence[WindowMoves],
-        first: int,
+        self, response: WhitenedResponse, windows: Sequence[WindowMoves], first: int
     ) -> None:
         self._longest = max(window.longest for window in windows)
         self._pairs = max(len(window.columns) for window in windows) ** 2
         impulses = []
         energies = []
         for window in windows:
-            values, error = _products(_entered(system, window), gramian, 1)
+            values, error = _products(response, window, 1)
             energies.append(float(np.abs(values).max()) + error)
             for column, radius in zip(
                 window.columns, window.radii.tolist(), strict=True
@@ -153,7 +134,7 @@ class WindowBounds:
         self._energy = max(energies) * (1 + 4 * EPS)
         self._first = max(first - self._longest + 1, 1)
         self._bounds: LagBounds = bounds_apart(
-            system, gramian, impulses, self._first, self._energy
+            response, impulses, self._first, self._energy
         )
 
     def at(self, lag: int) -> float:

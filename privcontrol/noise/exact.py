@@ -13,13 +13,10 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.balls import Ball, BallMatrix, working_bits
 from ..numerics.errors import PrivacyError
-from ..numerics.linalg import EPS
-from ..numerics.thresholds import ROUNDED
 from ..systems.gain import largest_gain
 from ..systems.linear import Autoregression, LinearSystem, VaryingSystem
-from ._room import MOST_DRAWS, Room
+from ._room import Room
 from .drawn import (
     COARSE_BITS,
     FINE_BITS,
@@ -73,50 +70,17 @@ class ExactNoise(DrawnNoise):
     def drawn_within(self, numbers: Sequence[int]) -> Entries:
         """Return fresh entries that are drawn again until they are within the room.
 
-        They are those that are drawn once, those of a block, or all of a life. Balls
-        decide where double precision might not.
+        They are those that are drawn once, those of a block, or all of a life.
         """
-        if not isinstance(self.room, Room):
+        room = self.room
+        if not isinstance(room, Room):
             return super().drawn_within(numbers)
-        for _ in range(MOST_DRAWS):
-            entries = self.draw(numbers)
-            if self._is_within(self.room, entries, numbers):
-                return entries
-        raise PrivacyError(
-            f"bound: none of {MOST_DRAWS} draws is within; design the noise for a larger "
-            "bound or a shorter life"
-        )
-
-    def _is_within(self, room: Room, entries: Entries, numbers: Sequence[int]) -> bool:
-        """Return whether entries are within a room, after as many bits as that takes."""
         once = sum(number < self.once for number in numbers)
-        for entry in entries.values():
-            while not _is_sharp(entry.ball()):
-                entry.refine()
-        values = np.array([float(entries[k].ball().mid()) for k in numbers])
-        first, fresh = values[:once], values[once:].reshape(-1, max(self.width, 1))
-        share = room.share(first, fresh)
-        if abs(share - 1) > max(ROUNDED, room.uncertainty(first, fresh)):
-            return bool(share < 1)
-        while True:
-            with working_bits(2 * max(entry.count for entry in entries.values())):
-                balls = [entries[k].ball() for k in numbers]
-                decided = room.decided(
-                    BallMatrix(once, 1, balls[:once]),
-                    BallMatrix(len(fresh), max(self.width, 1), balls[once:]),
-                )
-            if decided is not None:
-                return bool(decided)
-            for entry in entries.values():
-                entry.refine()
 
+        def is_within(entries: Entries) -> bool:
+            return room.holds([entries[number] for number in numbers], once)
 
-def _is_sharp(ball: Ball) -> bool:
-    """Return whether a ball is no wider than the rounding of its middle."""
-    if not ball.is_finite():
-        return False
-    size = max(1.0, abs(float(ball.mid())))
-    return bool(float(ball.rad()) <= EPS * size)
+        return room.drawn_until(is_within, lambda: self.draw(numbers))
 
 
 @singledispatch

@@ -23,7 +23,7 @@ from repeats import few
 from scipy.special import erfinv
 
 import privcontrol as pc
-from privcontrol.noise import _rooms_of_blocks
+from privcontrol.noise import _rooms_of_blocks, _walls_of_blocks
 from privcontrol.noise._counted_walls import leak_of
 from privcontrol.noise._room import Room
 from privcontrol.noise._rooms_of_blocks import InnovationBlocks
@@ -263,7 +263,7 @@ def test_blocks_of_innovations():
     noise = designed()
     leak, room = walls_at(noise, 6.916, np.inf)
     assert 1e-6 < leak < 1.08e-5
-    assert room.radii.min() > 0.9 * 5
+    assert room.block.radii.min() > 0.9 * 5
     assert room.acceptance > 0.999
 
 
@@ -278,9 +278,9 @@ def moved_by(span, order, limits, changes=math.inf):
 
 def made_by_innovations(room, entries, place):
     """What entries (N,) of a block from a place on make (2 BLOCK - place, views)."""
-    response = room.system.impulse_response(2 * _rooms_of_blocks.BLOCK)[:, :, 0]
+    response = room.block.system.impulse_response(2 * _walls_of_blocks.BLOCK)[:, :, 0]
     return np.array([np.convolve(entries, view) for view in response.T]).T[
-        : 2 * _rooms_of_blocks.BLOCK - place
+        : 2 * _walls_of_blocks.BLOCK - place
     ]
 
 
@@ -288,18 +288,18 @@ def made_by_innovations(room, entries, place):
 def test_what_a_change_adds_to_its_blocks_is_what_their_entries_add():
     """By convolution of the entries of each block, alone, over it and the next one."""
     room, secret = moved_by(2, 4, 16.0, 20.0)
-    lift, shown, states = room._lifted(secret)
+    lift, shown, states = room.block._lifted(room.part.shaping, secret)
     for offset in (0, 7, 299):
-        made, left = room._made(shown, states, offset)
+        made, left = room.block._made(shown, states, offset)
         edges = [
             0,
-            *range(_rooms_of_blocks.BLOCK - offset, len(shown), _rooms_of_blocks.BLOCK),
+            *range(_walls_of_blocks.BLOCK - offset, len(shown), _walls_of_blocks.BLOCK),
         ]
         for block, (first, last) in enumerate(itertools.pairwise(edges)):
             place = offset if first == 0 else 0
             for k, entries in enumerate(lift[first:last, 0].T):
                 found = made_by_innovations(room, entries, place)
-                known = made[block, place:, :, k] * room.stds[place:]
+                known = made[block, place:, :, k] * room.block.stds[place:]
                 np.testing.assert_allclose(known, np.abs(found), atol=1e-9)
                 assert not made[block, :place, :, k].any()
         assert len(left) == len(edges) - 1
@@ -309,13 +309,13 @@ def test_what_a_change_adds_to_its_blocks_is_what_their_entries_add():
 def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
     """Wall by wall, at many offsets, for moves and noise of other sizes too."""
     room, secret = moved_by(3, 4, 7.0, 7.0)
-    _, shown, states = room._lifted(secret)
+    _, shown, states = room.block._lifted(room.part.shaping, secret)
     walls = [wall for wall in room.walls_of_inputs(secret) if wall.dimension == 1]
-    has_wall = np.isfinite(room.radii)
-    radii = room.radii[has_wall][:, None]
+    has_wall = np.isfinite(room.block.radii)
+    radii = room.block.radii[has_wall][:, None]
     largest = 0.0
     for offset in (0, 3, 100, 280, 298, 299):
-        made, _ = room._made(shown, states, offset)
+        made, _ = room.block._made(shown, states, offset)
         for change in range(made.shape[3]):
             moves = made[:, has_wall, change].T
             for times, gain in ((1, 1), (3, 0.9), (1, 1.2)):
@@ -329,11 +329,11 @@ def test_what_is_counted_leaks_at_least_as_much_as_each_change(monkeypatch):
                     largest = max(largest, leak / said)
     assert 0.5 < largest
     followed = leak_of(room.walls_of_inputs(secret))
-    monkeypatch.setattr(_rooms_of_blocks, "_FOLLOWED", 2 * _rooms_of_blocks.BLOCK)
+    monkeypatch.setattr(_walls_of_blocks, "_FOLLOWED", 2 * _walls_of_blocks.BLOCK)
     bounded = leak_of(room.walls_of_inputs(secret))
     assert followed <= bounded * (1 + 1e-9)
     assert bounded <= 3 * followed
-    monkeypatch.setattr(_rooms_of_blocks, "LATEST", 2 * _rooms_of_blocks.BLOCK)
+    monkeypatch.setattr(_walls_of_blocks, "LATEST", 2 * _walls_of_blocks.BLOCK)
     with pytest.raises(pc.PrivacyError, match="lasts for more than"):
         room.walls_of_inputs(secret)
 
@@ -345,18 +345,18 @@ def test_how_walls_are_chosen_and_counted():
     assert leak_of(room.walls_of_inputs(secret)) == pytest.approx(
         1.7058976e-3, rel=1e-5
     )
-    assert room.ball == pytest.approx(5.470376, rel=1e-5)
+    assert room.block.ball == pytest.approx(5.470376, rel=1e-5)
 
 
 def are_within(room, entries):
     """Whether blocks of entries (runs, BLOCK) are within their walls and their ball."""
     padded = np.concatenate([entries, np.zeros_like(entries)], axis=1)[:, :, None]
-    rest = np.zeros((len(entries), room.system.order))
-    made, _ = room.system.run(rest, padded)
-    _, state = room.system.run(rest, entries[:, :, None])
-    walls = np.where(room.stds > 0, room.radii * room.stds, np.inf)
-    coordinates = np.linalg.solve(room.state_root, state.T)
-    in_ball = np.linalg.norm(coordinates, axis=0) <= room.ball
+    rest = np.zeros((len(entries), room.block.system.order))
+    made, _ = room.block.system.run(rest, padded)
+    _, state = room.block.system.run(rest, entries[:, :, None])
+    walls = np.where(room.block.stds > 0, room.block.radii * room.block.stds, np.inf)
+    coordinates = np.linalg.solve(room.block.state_root, state.T)
+    in_ball = np.linalg.norm(coordinates, axis=0) <= room.block.ball
     return (np.abs(made) <= walls).all(axis=(1, 2)) & in_ball
 
 
@@ -370,15 +370,15 @@ def test_the_leak_of_blocks_by_simulation(offset, part):
     """
     room, secret = moved_by(2, 2, 3.5)
     leak = leak_of(room.walls_of_inputs(secret))
-    lift, _, _ = room._lifted(secret)
+    lift, _, _ = room.block._lifted(room.part.shaping, secret)
     rng = np.random.default_rng(4)
-    shifted = np.zeros((3 * _rooms_of_blocks.BLOCK, lift.shape[2]))
+    shifted = np.zeros((3 * _walls_of_blocks.BLOCK, lift.shape[2]))
     shifted[offset:] = lift[: len(shifted) - offset, 0]
     told = np.zeros((lift.shape[2], 0), dtype=bool)
     for _ in range(6):  # so that not all are held at once
         seen = np.zeros((lift.shape[2], 1000), dtype=bool)
-        for shifts in shifted.reshape(3, _rooms_of_blocks.BLOCK, -1):
-            drawn = rng.standard_normal((1500, _rooms_of_blocks.BLOCK))
+        for shifts in shifted.reshape(3, _walls_of_blocks.BLOCK, -1):
+            drawn = rng.standard_normal((1500, _walls_of_blocks.BLOCK))
             kept = drawn[are_within(room, drawn)][:1000]
             assert len(kept) == 1000
             for change, shift in enumerate(shifts.T):
@@ -400,16 +400,18 @@ def test_the_walls_of_blocks_add_up_to_the_limit(span, order, limits):
     """
     room, _ = moved_by(span, order, limits, limits)
     limit = np.concatenate([room.bound.limits, room.bound.changes])
-    size = _rooms_of_blocks.BLOCK
-    walls = np.where(room.stds > 0, room.radii * room.stds, np.inf)
-    own = np.where(room.stds[:size] > 0, walls[:size], 0.0)
+    size = _walls_of_blocks.BLOCK
+    walls = np.where(room.block.stds > 0, room.block.radii * room.block.stds, np.inf)
+    own = np.where(room.block.stds[:size] > 0, walls[:size], 0.0)
     earlier = np.zeros_like(own)
-    state = room.state_root
+    state = room.block.state_root
     for block in range(20):
-        free = room.system.free_response(state, size).reshape(size, len(limit), -1)
-        most = room.ball * np.linalg.norm(free, axis=2)
+        free = room.block.system.free_response(state, size).reshape(
+            size, len(limit), -1
+        )
+        most = room.block.ball * np.linalg.norm(free, axis=2)
         earlier += np.minimum(most, walls[size:]) if block == 0 else most
-        state = np.linalg.matrix_power(room.system.A, size) @ state
+        state = np.linalg.matrix_power(room.block.system.A, size) @ state
     assert (own + earlier <= limit).all()
     assert (own + earlier).max(axis=0) == pytest.approx(limit, rel=1e-5)
     assert (own + room.most <= limit).all()
@@ -421,7 +423,7 @@ def test_blocks_that_make_what_their_walls_allow_stay_within():
     rng = np.random.default_rng(2)
     fresh = []
     for _ in range(12):
-        entries = rng.standard_normal((_rooms_of_blocks.BLOCK, 1)) + rng.normal()
+        entries = rng.standard_normal((_walls_of_blocks.BLOCK, 1)) + rng.normal()
         share = room.share(np.empty(0), entries)
         fresh.append(entries / share * (1 - 1e-12))
         assert room.share(np.empty(0), fresh[-1]) == pytest.approx(1.0)
@@ -443,7 +445,7 @@ def test_states_that_forget_slowly_are_kept_by_the_ball_alone():
         ),
     )
     room = room_of((slow,), Bound(np.array([400.0]), np.array([np.inf]), np.inf))
-    assert not np.isfinite(room.radii[_rooms_of_blocks.BLOCK :]).any()
+    assert not np.isfinite(room.block.radii[_walls_of_blocks.BLOCK :]).any()
     drawn = np.concatenate(
         [
             fresh
@@ -881,7 +883,7 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
             return True
 
     room = Next(exact.room.total, exact.room.bound, 20)
-    assert exact._is_within(room, entries, range(exact.once + 20)) == is_within
+    assert room.holds(list(entries.values()), exact.once) == is_within
     assert len(balls) == asked
 
 
@@ -925,8 +927,9 @@ def test_doubles_know_how_far_they_may_be_from_the_share(apart, samples, changes
                     continue
                 moved = replace(room, bound=bound.scaled(factor))
                 if isinstance(room, InnovationBlocks):
-                    radii, ball = room.radii * factor, room.ball * factor
-                    moved = replace(room, radii=radii, ball=ball)
+                    radii, ball = room.block.radii * factor, room.block.ball * factor
+                    block = replace(room.block, radii=radii, ball=ball)
+                    moved = replace(room, block=block)
                 assert moved.decided(BallMatrix(0, 1), balls) is answer
         largest = max(largest, uncertain)
     assert largest > 1e-17 / apart

@@ -19,7 +19,7 @@ from repeats import few
 import privcontrol as pc
 from privcontrol.designs.endless_design import endless
 from privcontrol.designs.problem import DesignProblem
-from privcontrol.noise._endless import WhitenedResponse
+from privcontrol.noise._whitened_response import WhitenedResponse
 from privcontrol.noise._windows import square_of_window
 from privcontrol.noise.fleet import SeparateUnits
 from privcontrol.noise.parts import Filtered
@@ -179,9 +179,7 @@ def exactly_shown(system, lags):
     with working_bits(256):
         found = WhitenedResponse.of(system.in_balls())
         windows = [WindowMoves((0,), np.ones(1), k) for k in range(1, lags + 1)]
-        squares = [
-            square_of_window(found.system, found.gramian, window) for window in windows
-        ]
+        squares = [square_of_window(found, window) for window in windows]
         return np.array(list(map(float, squares)))
 
 

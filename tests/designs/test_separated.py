@@ -15,6 +15,7 @@ from repeats import few
 import privcontrol as pc
 from privcontrol.designs.sums import sums_of_run
 from privcontrol.noise._apart import bounds_apart
+from privcontrol.noise._whitened_response import WhitenedResponse
 from privcontrol.numerics.balls import CERTIFICATE_BITS, Ball, ball_matrix, working_bits
 from privcontrol.numerics.ellipsoid import enclosing_ellipsoid
 from privcontrol.privacy.repetition import Spacing
@@ -71,7 +72,8 @@ def test_what_changes_of_a_slow_plant_share_is_known_lag_by_lag_for_long():
         system = LinearSystem(*map(np.array, matrices)).in_balls()
         gramian = ball_matrix(np.eye(1)) * (1 / (1 - Ball(pole) ** 2))
         energy = 1 / (1 - pole**2)
-        found = bounds_apart(system, gramian, [SignalMoves(0, 1.0)], 1, energy)
+        response = WhitenedResponse(system, gramian)
+        found = bounds_apart(response, [SignalMoves(0, 1.0)], 1, energy)
     for lag in (1, 100, 16_000):
         assert found.at(lag) == pytest.approx(pole**lag * energy, rel=1e-9)
     for lag in (20_000, 100_000):
