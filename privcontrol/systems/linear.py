@@ -32,9 +32,6 @@ Matrix: TypeAlias = Any
 #: A, B, C and D, with a leading axis of samples.
 Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
 
-#: Speed: states from which on a frequency response at many points takes a Schur form.
-_FEW_STATES = 12
-
 #: Samples that are computed together. A^64 of a plant has no modes that leave the range of
 #: doubles.
 LEAP = 64
@@ -490,7 +487,7 @@ def spectral_radius(system: LinearSystem) -> float:
 
 def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
     """Return C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
-    if system.order > _FEW_STATES and len(points) > system.order:
+    if len(points) > system.order:
         return _triangular_response(system, points)
     identity = np.eye(system.order)
     entering = system.B.astype(complex)
