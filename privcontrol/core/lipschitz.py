@@ -232,17 +232,14 @@ def _largest(vectors: NDArray, norm: float) -> float:
 
 
 def _sizes(vectors: NDArray, norm: float) -> NDArray:
-    """Return the p-norms of the rows, rounded up.
+    """Return the p-norms of the rows for a finite p, rounded up.
 
     The power p makes p times the entries' relative error, and its root undoes that. A
     rounded p moves the norm by less than the factor n^(1e-16).
     """
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     scaled = np.abs(vectors) / nonzero(largest)
-    if norm == math.inf:
-        sums = np.ones(len(vectors))
-    else:
-        sums = (scaled**norm).sum(axis=1) ** (1 / norm)
+    sums = (scaled**norm).sum(axis=1) ** (1 / norm)
     return largest[:, 0] * sums * (1 + (vectors.shape[1] + 20) * EPS)
 
 
