@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import rational_matrix
 from ..numerics.checks import real_array
+from ..numerics.thresholds import SMALLEST
 from ..privacy.budget import (
     PrivacyBudget,
 )
@@ -254,8 +255,11 @@ class NoiseDesign(PricedByShape):
         if self.budget is None:
             return math.nan
         if self.budget.epsilon is None:
-            y = self.guarantee.gdp
-            return self.unit_bound / y**2 * universal_share(y)
+            gdp = self.guarantee.gdp
+            square = max(gdp * gdp, SMALLEST)
+            if square > 700:  # beyond the range of a double
+                return 0.0
+            return self.unit_bound / math.expm1(square) * (1 - 1e-12)
         return float(self.unit_bound * least_law_variance(self.budget, self.releases))
 
     def explain(self) -> str:
@@ -371,16 +375,6 @@ class NoiseDesign(PricedByShape):
     def __repr__(self) -> str:
         numbers = f"cost={self.cost:.6g}, gap={shown(self.gap)}"
         return f"NoiseDesign({self.noise!r}, {numbers})"
-
-
-def universal_share(gdp: float) -> float:
-    """Return y^2 / (exp(y^2) - 1), rounded down."""
-    square = gdp * gdp
-    if square > 700:  # beyond the range of a double
-        return 0.0
-    if square < 1e-16:
-        return 1 - 1e-15
-    return square / math.expm1(square) * (1 - 1e-12)
 
 
 def quoted(guarantee: PrivacyGuarantee, budget: PrivacyBudget) -> PrivacyGuarantee:

@@ -373,6 +373,16 @@ def test_no_unbiased_mechanism_beats_the_universal_bound():
         assert variance >= 1 / np.expm1(square) * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("gdp", [1e-9, 1e-150, 26.0, 27.0, 200.0])
+def test_the_universal_bound_of_tiny_and_huge_budgets_is_never_above_the_truth(gdp):
+    query, move = pc.LinearQuery([[1.0]]), pc.DirectionAdjacency([[1.0]])
+    design = pc.design_gaussian(query, move, pc.PrivacyBudget(gdp=gdp))
+    with mpmath.workdps(50):
+        square = mpmath.mpf(design.guarantee.gdp) ** 2
+        least = design.unit_bound / mpmath.expm1(square)
+        assert least * (1 - 1e-11) - 1e-300 <= design.universal_bound <= least
+
+
 def test_universal_bound_is_unknown_where_nothing_is_certified():
     query, adjacency, _ = cases.random_problem(0)
     iid = pc.design_iid(query, adjacency, cases.BUDGET)
