@@ -287,17 +287,18 @@ class _Written(ExactPart):
         return {"part": self.name, **encode(self._matrices)}
 
 
-class StructuredPart(_Written):
-    """C A^t S eta, of entries that are drawn once.
+class _DrawnOnce(_Written):
+    """C A^t S eta, of entries that are drawn once, whose law is said by more numbers.
 
     With a leading axis of samples A and C are those of a plant that varies.
     """
 
-    name = "structured"
     width = 0
 
-    def __init__(self, A: NDArray, C: NDArray, S: NDArray) -> None:
-        super().__init__(A=A, C=C, S=S)
+    def __init__(
+        self, A: NDArray, C: NDArray, S: NDArray, **law: NDArray | float
+    ) -> None:
+        super().__init__(A=A, C=C, S=S, **law)
         self.once = S.shape[1]
         self._frames = _Responses(A, C, ball_matrix(S))
 
@@ -308,7 +309,16 @@ class StructuredPart(_Written):
         self._frames.forget_before(t)
 
 
-class RadialPart(_Written):
+class StructuredPart(_DrawnOnce):
+    """C A^t S eta, of independent entries."""
+
+    name = "structured"
+
+    def __init__(self, A: NDArray, C: NDArray, S: NDArray) -> None:
+        super().__init__(A, C, S)
+
+
+class RadialPart(_DrawnOnce):
     """C A^t S eta of entries eta of radial law, r Gaussian numbers times one length.
 
     The length is that of r + 1 other Gaussian numbers, which are entries too. With a
@@ -316,17 +326,12 @@ class RadialPart(_Written):
     """
 
     name = "radial"
-    width = 0
 
     def __init__(self, A: NDArray, C: NDArray, S: NDArray, bound: float) -> None:
-        super().__init__(A=A, C=C, S=S, bound=bound)
+        super().__init__(A, C, S, bound=bound)
         self._rank = S.shape[1]
         self.once = 2 * self._rank + 1
         self._bound = bound
-        self._frames = _Responses(A, C, ball_matrix(S))
-
-    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.first, self._frames.at(t, bits)
 
     def row(self, values: Sequence[Factor], start: int, entries: Entries) -> Row:
         own = _numbered(values, start)
@@ -359,11 +364,8 @@ class RadialPart(_Written):
         """The numbers of the entries whose length is the factor of all others."""
         return range(self.first + self._rank, self.first + self.once)
 
-    def forget_before(self, t: int) -> None:
-        self._frames.forget_before(t)
 
-
-class BlockPart(_Written):
+class BlockPart(_DrawnOnce):
     """C A^t S eta of independent blocks of radial entries, each of variance one.
 
     A block is Gaussian numbers times one length, that of one more of them, over the root of
@@ -371,17 +373,11 @@ class BlockPart(_Written):
     """
 
     name = "blocks"
-    width = 0
 
     def __init__(self, A: NDArray, C: NDArray, S: NDArray, sizes: NDArray) -> None:
-        super().__init__(A=A, C=C, S=S, sizes=sizes)
+        super().__init__(A, C, S, sizes=sizes)
         self._law = BlockLaw(tuple(map(int, sizes)))
-        rank = S.shape[1]
-        self.once = 2 * rank + len(self._law.sizes)
-        self._frames = _Responses(A, C, ball_matrix(S))
-
-    def at(self, t: int, bits: int) -> Iterator[tuple[int, Factors]]:
-        yield self.first, self._frames.at(t, bits)
+        self.once = 2 * S.shape[1] + len(self._law.sizes)
 
     def row(self, values: Sequence[Factor], start: int, entries: Entries) -> Row:
         row: Row = {}
@@ -398,9 +394,6 @@ class BlockPart(_Written):
             # so whoever asks for more bits of the row draws more of the length as well
             row |= dict.fromkeys(numbers, Rational(0))
         return row
-
-    def forget_before(self, t: int) -> None:
-        self._frames.forget_before(t)
 
 
 def _length_of(entries: Entries, numbers: Iterable[int]) -> Ball:
