@@ -92,12 +92,7 @@ def _limits(
         limits = np.broadcast_to(given, (len(outputs),)).copy()
     else:
         limits = np.full(len(outputs), math.inf)
-        unknown = [str(name) for name in bound if name not in outputs]
-        if unknown:
-            raise ValueError(
-                f"bound: {', '.join(unknown)} is no output of the plant; known outputs: "
-                f"{', '.join(outputs)}{plant.elsewhere(unknown[0])}"
-            )
+        plant.check_outputs(bound, "bound")
         for name, limit in bound.items():
             k = outputs.index(name)
             pair = np.atleast_1d(real_array(limit, "bound"))

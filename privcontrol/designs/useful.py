@@ -154,15 +154,9 @@ def _way_out(noise: SummedNoise) -> str:
 
 def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
     """Return limits (p,), infinite where there is none."""
-    outputs = plant.outputs
     if isinstance(max_std, Mapping):
-        unknown = [str(name) for name in max_std if name not in outputs]
-        if unknown:
-            raise ValueError(
-                f"max_std: {', '.join(unknown)} is no output of the plant; known outputs: "
-                f"{', '.join(outputs)}{plant.elsewhere(unknown[0])}"
-            )
-        max_std = [max_std.get(name, math.inf) for name in outputs]
+        plant.check_outputs(max_std, "max_std")
+        max_std = [max_std.get(name, math.inf) for name in plant.outputs]
     try:
         infinite = np.asarray(max_std) == math.inf
     except Exception:  # `one_per_output` says what is wrong

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any, Self, TypeAlias
 
 import control as ct
@@ -846,32 +847,23 @@ class Plant(SampledSystem, LinearSystem):
     def elsewhere(self, name: object) -> str:
         """Say what a name is in this plant, for errors that looked for something else."""
         if name in self.states:
-            reads = self.C[:, self.states.index(name)] != 0
-            of = [
-                label
-                for label, is_read in zip(self.outputs, reads, strict=True)
-                if is_read
-            ]
-            found = (
-                f"the outputs that read it: {', '.join(of)}"
-                if of
-                else "no output reads it"
-            )
+            of = _listed(self.outputs, self.C[:, self.states.index(name)])
+            found = f"the outputs that read it: {of}" if of else "no output reads it"
             return f"; {name} is a state ({found})"
         if name in self.outputs:
-            read = self.C[self.outputs.index(name)] != 0
-            of = [
-                label
-                for label, is_read in zip(self.states, read, strict=True)
-                if is_read
-            ]
-            found = (
-                f"the states that it reads: {', '.join(of)}"
-                if of
-                else "it reads no state"
-            )
+            of = _listed(self.states, self.C[self.outputs.index(name)])
+            found = f"the states that it reads: {of}" if of else "it reads no state"
             return f"; {name} is an output ({found})"
         return f"; {name} is an input" if name in self.inputs else ""
+
+    def check_outputs(self, names: Collection[object], argument: str) -> None:
+        """Refuse names that are no outputs, with a ``ValueError`` that says what they are."""
+        unknown = [str(name) for name in names if name not in self.outputs]
+        if unknown:
+            raise ValueError(
+                f"{argument}: {', '.join(unknown)} is no output of the plant; known "
+                f"outputs: {', '.join(self.outputs)}{self.elsewhere(unknown[0])}"
+            )
 
     def differences(self, other: Plant) -> list[str]:
         """List the matrices, times and names in which another plant differs."""
@@ -905,6 +897,11 @@ class Plant(SampledSystem, LinearSystem):
                 f"dt = {nominal.dt}, got outputs {', '.join(self.outputs)} and "
                 f"dt = {self.dt}"
             )
+
+
+def _listed(names: Sequence[str], entries: NDArray) -> str:
+    """Return the names whose entries are not zero, as a list in words."""
+    return ", ".join(compress(names, entries != 0))
 
 
 #: What to do with other systems.
