@@ -228,7 +228,7 @@ def test_any_redistribution_of_the_mass_is_covered(pole):
             changes[end, trial] -= size
     whitened = scipy.linalg.solve_triangular(root, events @ changes, lower=True)
     norms = np.linalg.norm(whitened, axis=0)
-    assert norms.max() <= noise.guarantee.gdp
+    assert norms.max() <= noise.guarantee.gdp * (1 + 1e-12)  # they are doubles
     assert norms.max() >= 0.3  # the test draws events that show
 
 
