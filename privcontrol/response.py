@@ -251,9 +251,7 @@ class PrivateResponse(ct.TimeResponseData):
         self.plant_states = self._plant_states(plant_states, reference)
         self.reference: NDArray | None = None
         if reference is not None:
-            self.reference = signal_rows(
-                reference, self.plant_states, self.t.size, "reference"
-            )
+            self.reference = reference_rows(reference, self.plant_states, self.t.size)
         self.output_references = dict(output_references or {})
         self.left_region: NDArray | None = None
         self.guarantee = guarantee
@@ -573,7 +571,7 @@ class PrivateResponse(ct.TimeResponseData):
                 "(the errors of consensus are in squared_error and mean_square_error)"
             )
         places = self._find(signals)
-        goals = signal_rows(reference, len(places), self.t.size, "reference")
+        goals = reference_rows(reference, len(places), self.t.size)
         rows = []
         for place, goal in zip(places, goals, strict=True):
             error = self._traces(place) - goal
@@ -846,14 +844,14 @@ def distinct_labels(
     return labels
 
 
-def signal_rows(values: ArrayLike, count: int, samples: int, name: str) -> NDArray:
-    """A number, (count,) or (count, T) as a read-only (count, T) array."""
-    array = real_array(values, name)
+def reference_rows(values: ArrayLike, count: int, samples: int) -> NDArray:
+    """A reference, a number, (count,) or (count, T), as a read-only (count, T) array."""
+    array = real_array(values, "reference")
     if array.ndim == 1:
         array = array[:, None]
     if array.shape not in ((), (count, 1), (count, samples)):
         raise ValueError(
-            f"{name}: expected a number, ({count},) or ({count}, {samples}), got shape "
+            f"reference: expected a number, ({count},) or ({count}, {samples}), got shape "
             f"{np.shape(values)}"
         )
     return np.broadcast_to(array, (count, samples))

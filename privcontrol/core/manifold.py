@@ -72,18 +72,17 @@ def attaining(sizes: NDArray) -> tuple[int, ...]:
     return tuple(indices.tolist())
 
 
-def spanned(rows: NDArray, others: NDArray, tolerance: float = 1e-9) -> NDArray:
+def spanned(rows: NDArray, others: NDArray) -> NDArray:
     """Return a mask (n,) of the rows (n, k) that are combinations of others (q, k)."""
     sizes = column_norms(others.T)
     present = sizes > 0
     unit = others[present] / sizes[present, None]
     _, s, vt = scipy.linalg.svd(unit, full_matrices=False)
-    large = s > tolerance * s.max(initial=0.0)
+    large = s > ROUNDED * s.max(initial=0.0)
     basis = vt[large]
     along = rows @ basis.T
     rest = rows - along @ basis
-    small = tolerance * column_norms(rows.T)
-    return column_norms(rest.T) <= small
+    return column_norms(rest.T) <= ROUNDED * column_norms(rows.T)
 
 
 class Query(Protocol):

@@ -29,6 +29,7 @@ from ..numerics.checks import (
     sequence_of,
 )
 from ..numerics.thresholds import LONGEST
+from ..privacy.hidden import rounded_down
 from ..privacy.repetition import ONCE, Change, Spacing
 from ..privacy.sentences import fits
 from ..systems.linear import (
@@ -651,7 +652,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             return self._moving_change
         each = " each" if self.events > 1 else ""
         sizes = self._sizes("any input")
-        names, within = self._names_within("any input")
+        names, within = self._names_within
         varying = ""
         if self.profiles is not None:
             words = f"{sizes}, with one of {len(self.profiles)} given profiles"
@@ -678,9 +679,29 @@ class DisturbanceAdjacency(PlantAdjacency):
         )
 
     @property
+    def _names_within(self) -> tuple[str, str]:
+        """Which signals move, and within what if that is one number, in words."""
+        if isinstance(self.radius, Mapping):
+            sizes = set(self.radius.values())
+            if len(sizes) == 1:
+                names = " or ".join(map(str, self.radius))
+                return names, f" within {rounded_down(sizes.pop())}"
+            alike = []
+            for name, mu in self.radius.items():
+                alike.append(f"{name} (within {rounded_down(mu)})")
+            return " or ".join(alike), ""
+        every = "any input"
+        if self._chosen is not None:
+            every = " or ".join(map(str, self._chosen))
+        if isinstance(self.radius, tuple):
+            sizes_in_words = ", ".join(map(rounded_down, self.radius))
+            return every, f" within {sizes_in_words} in turn"
+        return every, f" within {rounded_down(self.radius)}"
+
+    @property
     def _varying_names(self) -> str:
         """Return which signals change, one of them or all at once, in words."""
-        names, _ = self._names_within("any input")
+        names, _ = self._names_within
         if not self.together:
             return names
         if isinstance(self.radius, Mapping) or self._chosen is not None:
@@ -690,7 +711,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def _moving_change(self) -> Change:
         """The event of which the time, or the signal, is hidden, in words."""
-        _, within = self._names_within("any input")
+        _, within = self._names_within
         words = self._moving_words(self.events)
         several = self._moving_words(max(self.events, 2))
         hidden = {"time": self.moved, "signal": self.which}
@@ -707,7 +728,7 @@ class DisturbanceAdjacency(PlantAdjacency):
 
     def _moving_words(self, events: int) -> str:
         """Say what so many events of one run are, which move as wholes if they are several."""
-        names, within = self._names_within("any input")
+        names, within = self._names_within
         size = within.replace(" within ", "at most ") or "at most its radius"
         what = f"{size} in all"
         if self.duration > 1:
@@ -730,7 +751,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def _of_any_shape(self) -> str:
         """A change of any shape in words, as short as its line asks for."""
-        _, within = self._names_within("any input")
+        _, within = self._names_within
         if self.duration == 1:
             each = " each" if self.events > 1 else ""
             return f"{within}, at one sample{each}"

@@ -233,24 +233,6 @@ class PlantAdjacency(CheckedFields, Secret):
             return f"{every} by at most {list(self.radius)}"
         return f"{every} by at most {rounded_down(self.radius)}"
 
-    def _names_within(self, every: str) -> tuple[str, str]:
-        """Which signals move, and within what if that is one number, in words."""
-        if isinstance(self.radius, Mapping):
-            sizes = set(self.radius.values())
-            if len(sizes) == 1:
-                names = " or ".join(map(str, self.radius))
-                return names, f" within {rounded_down(sizes.pop())}"
-            alike = []
-            for name, mu in self.radius.items():
-                alike.append(f"{name} (within {rounded_down(mu)})")
-            return " or ".join(alike), ""
-        if self._chosen is not None:
-            every = " or ".join(map(str, self._chosen))
-        if isinstance(self.radius, tuple):
-            sizes_in_words = ", ".join(map(rounded_down, self.radius))
-            return every, f" within {sizes_in_words} in turn"
-        return every, f" within {rounded_down(self.radius)}"
-
     def to_dict(self) -> dict[str, Any]:
         data: dict[str, Any] = {"type": type(self).__name__}
         for each in fields(self):
