@@ -28,6 +28,7 @@ from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
 from ..privacy.radial_design import truncation_of
 from .message_noise import (
+    MOST_SHARED,
     MOVES,
     READOUTS,
     AgentNoise,
@@ -35,7 +36,7 @@ from .message_noise import (
     NodeAdjacency,
 )
 from .network import WEIGHTS, Network, core_of, read_network
-from .private import MOST_SHARED, PrivateConsensus
+from .private import PrivateConsensus
 
 #: Whose loss is to be least: the worst node's, or that of all nodes together.
 OBJECTIVES = ("worst", "total")

@@ -39,14 +39,20 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import spsolve
 
 from ..core.adjacency import Adjacency
-from ..core.ball_noise import BallNoise
+from ..core.ball_noise import RADIAL_LAWS, BallNoise
 from ..core.manifold import MOST_ATTAINING, AffineManifold, FiniteMoves, attaining
-from ..core.noise import GaussianNoise, Noise
+from ..core.noise import FAMILIES, GaussianNoise, Noise, family_of
 from ..numerics.arguments import helpful_fields
-from ..numerics.checks import instance_of, one_of, positive_integer, real_array
+from ..numerics.checks import (
+    instance_of,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, round_up
-from ..numerics.thresholds import BLOCK, MOST_HELD, ROUNDED
+from ..numerics.thresholds import BLOCK, LARGEST_SIZE, MOST_HELD, ROUNDED
 from ..privacy.hidden import rounded_down
 from ..privacy.loss import PrivacyLoss
 from .network import Network, core_of, unit_graph
@@ -61,6 +67,9 @@ READOUTS = ("message", "state")
 
 #: Multiplications that an exact evaluation may take, some seconds.
 EXACT_WORK = 6e9
+
+#: Shared noise at most, over an agent's own draw: sums of doubles keep the latter.
+MOST_SHARED = 1 / ROUNDED
 
 #: Excess over the limit of infinite shared noise at which ``"auto"`` stops, in
 #: variance.
@@ -374,6 +383,31 @@ class NodeAdjacency(Adjacency):
 # -- noise ----------------------------------------------------------------------
 
 
+def _law_of(
+    family: str, bound: float, adjacency: NodeAdjacency
+) -> type[Noise] | BallNoise:
+    """Return the law of an agent's own noise, in units of its scale."""
+    one_of(family, "family", (*FAMILIES, *RADIAL_LAWS))
+    if (family == "truncated") != (bound < math.inf):
+        raise ValueError(
+            f"bound: expected a radius with family='truncated' and none otherwise, got "
+            f"{bound:g} with {family!r}"
+        )
+    if family in RADIAL_LAWS:
+        if adjacency.kind != "one":
+            raise ValueError(
+                f"family: {family!r} hides the value of one agent at a time, got "
+                f"moves={adjacency.kind!r}; pass family='gaussian'"
+            )
+        return BallNoise(np.eye(adjacency.dimension), rate=1.0, bound=bound)
+    if adjacency.dimension > 1 and family != "gaussian":
+        raise ValueError(
+            "family: expected 'gaussian' or 'ball' for vectors, whose ball Laplace noise "
+            f"of each entry hides poorly, got {family!r}"
+        )
+    return family_of(family)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AgentNoise:
     """Noise of all agents, one draw each and one for each edge."""
@@ -382,6 +416,46 @@ class AgentNoise:
     scales: NDArray  # (n,) of the noise that agents draw alone
     pairwise_std: float  # of what two neighbours share
     network: Network
+
+    @classmethod
+    def of(
+        cls,
+        network: Network,
+        scales: ArrayLike,
+        adjacency: NodeAdjacency,
+        *,
+        family: str,
+        bound: float,
+        pairwise_std: float,
+    ) -> AgentNoise:
+        """Return noise of one law that hides an adjacency, checked.
+
+        Shared noise is Gaussian, and not so large that floats lose the rest.
+        """
+        law = _law_of(family, bound, adjacency)
+        n = len(network)
+        given = real_array(scales, "scales")
+        if given.shape not in ((), (n,)) or not (given > 0).all():
+            raise ValueError(
+                f"scales: expected a positive number, or {n}, one for each node, got "
+                f"shape {given.shape}; a node without noise publishes its initial value"
+            )
+        scales = real_array(np.broadcast_to(given, (n,)), "scales")
+        shared = positive_number(pairwise_std, "pairwise_std", zero=True)
+        if shared and family != "gaussian":
+            raise ValueError(
+                "pairwise_std: noise that neighbours share is Gaussian, got "
+                f"family={family!r}; take family='gaussian', or pairwise_std=0"
+            )
+        least = scales.min()
+        is_safe = least > 1 / LARGEST_SIZE and scales.max() < LARGEST_SIZE
+        if shared and (shared > MOST_SHARED * least or not is_safe):
+            raise ValueError(
+                f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an "
+                f"agent draws alone, of 1e-100 to 1e100, got {shared:g} for "
+                f"{least:.3g}; more of it hides no better"
+            )
+        return cls(law, scales, shared, network)
 
     @property
     def own_variance(self) -> NDArray:

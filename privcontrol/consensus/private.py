@@ -19,9 +19,8 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.ball_noise import RADIAL_LAWS, BallNoise
+from ..core.ball_noise import BallNoise
 from ..core.mechanism import Mechanism
-from ..core.noise import FAMILIES, Noise, family_of
 from ..core.query import LinearQuery
 from ..numerics.arguments import helpful_arguments, helpful_fields
 from ..numerics.checks import (
@@ -29,24 +28,17 @@ from ..numerics.checks import (
     instance_of,
     one_of,
     positive_integer,
-    positive_number,
     real_array,
 )
 from ..numerics.labels import html_table
 from ..numerics.objects import Frozen
-from ..numerics.thresholds import LARGEST_SIZE, MOST_NAMED, ROUNDED
 from ..privacy.guarantee import PrivacyGuarantee, Scope, released, shown
-from ..privacy.loss import PrivacyLoss, checked_delta
+from ..privacy.loss import checked_delta
 from ..privacy.release import exact_data
 from . import runs
+from .adversary import Adversary, check_hidden
 from .agent import Agent
-from .message_noise import (
-    READOUTS,
-    AgentNoise,
-    Exposure,
-    InitialValues,
-    NodeAdjacency,
-)
+from .message_noise import READOUTS, AgentNoise, InitialValues, NodeAdjacency
 from .network import Network, Values, fingerprint
 from .runs import (
     ConsensusResponse,
@@ -56,10 +48,7 @@ from .runs import (
 #: `to_statespace` and `mechanism` form dense matrices of this many rows at most.
 DENSE_MODEL = 500
 
-#: Shared noise at most, over an agent's own draw: sums of doubles keep the latter.
-MOST_SHARED = 1 / ROUNDED
-
-#: Speed: coalitions whose exposures are kept, for the guarantees of one node after
+#: Speed: adversaries whose exposures are kept, for the guarantees of one node after
 #: another.
 _KEPT = 8
 
@@ -69,29 +58,13 @@ _COMMON: tuple[str, ...] = (
     "the number of steps does not depend on the initial values",
 )
 
-_MESSAGES_ONLY = (
-    "messages are all that others, the other agents included, see of a hidden node, "
-    "never a state x_i(t) together with y_i(t)"
-)
-
-#: By the number of agents in a coalition.
-_ADVERSARIES = {
-    0: "no agent shares its knowledge with the eavesdropper (where agents are curious "
-    "themselves the coalition is one at least)",
-    1: "at most one agent shares its knowledge with the eavesdropper",
-}
-_SEVERAL = "at most %s agents share their knowledge with the eavesdropper"
-
-_PAIRWISE = (
-    "others see only the messages of a hidden node and the noise that it shares with "
-    "them, never a state x_i(t) together with y_i(t)",
-    "neighbours share each secret over a private channel, and use it in one run only",
-    "the noise that SHAKE-256 makes of a secret counts as random",
-    "an agent that drops out before its first message leaves its shared noise in the "
-    "sum, and counts as one of the coalition once its neighbours have repaired the sum",
-)
-
 _RELEASED = "exactly by the agents' own message(), in double precision by simulate"
+
+_NO_COALITION = (
+    "coalition: expected the number of agents that may share their knowledge with "
+    "the eavesdropper, as shared noise hides nothing from those who know it; 0 for "
+    "an outsider alone, 1 at least if agents are curious themselves"
+)
 
 _SAME_VALUE = (
     "a node's name denotes the same initial value in all networks that are counted"
@@ -187,37 +160,36 @@ class PrivateConsensus(Frozen):
     ) -> None:
         instance_of(network, Network, "network", "read_network(graph)")
         instance_of(adjacency, NodeAdjacency, "adjacency", "NodeAdjacency(radius)")
-        law = _law_of(family, bound, adjacency)
-        n = len(network)
-        given = real_array(scales, "scales")
-        if given.shape not in ((), (n,)) or not (given > 0).all():
-            raise ValueError(
-                f"scales: expected a positive number, or {n}, one for each node, got "
-                f"shape {given.shape}; a node without noise publishes its initial value"
-            )
-        scales = real_array(np.broadcast_to(given, (n,)), "scales")
-        adjacency.radii(n)
-        delta = law.quoted_delta
+        noise = AgentNoise.of(
+            network,
+            scales,
+            adjacency,
+            family=family,
+            bound=bound,
+            pairwise_std=pairwise_std,
+        )
+        adjacency.radii(len(network))
+        delta = noise.family.quoted_delta
         if quoted_delta is not None:
             delta = checked_delta(quoted_delta)
-        shared = positive_number(pairwise_std, "pairwise_std", zero=True)
         if coalition is not None:
             coalition = positive_integer(coalition, "coalition", zero=True)
-        if shared:
-            _check_shared(shared, scales, coalition, family)
-            _check_hidden(coalition or 0, n, adjacency.kind, True)
+        elif noise.pairwise_std:
+            raise ValueError(_NO_COALITION)
+        if noise.pairwise_std:
+            check_hidden(coalition or 0, len(network), adjacency.kind, True)
         self._set(
             network=network,
             nodes=network.nodes,
             dimension=adjacency.dimension,
-            scales=scales,
+            scales=noise.scales,
             adjacency=adjacency,
             family=family,
             bound=float(bound),
             quoted_delta=delta,
-            pairwise_std=shared,
+            pairwise_std=noise.pairwise_std,
             coalition=coalition,
-            noise=AgentNoise(law, scales, shared, network),
+            noise=noise,
         )
 
     @property
@@ -298,10 +270,8 @@ class PrivateConsensus(Frozen):
         if moves is not None:
             everybody = everybody._with_moves(moves)
         members = self._positions_of(coalition)
-        n = len(self.network)
-        if members or self.pairwise_std:
-            is_shared = self.pairwise_std > 0
-            _check_hidden(len(members or ()), n, everybody.kind, is_shared)
+        adversary = self._adversary(members)
+        adversary.check_hidden(everybody.kind)
         adjacency = everybody
         if node is not None:
             place = self.network._position(node)
@@ -312,14 +282,10 @@ class PrivateConsensus(Frozen):
                 )
             has_names = not isinstance(self.nodes, range)
             adjacency = everybody._of_node(place, str(node), has_names)
-        towards = self._named(members)
-        loss: PrivacyLoss
-        if self.pairwise_std:
-            loss, adversary = self._shared_loss(everybody, adjacency, members)
-            assumptions = (adversary, *_PAIRWISE, *_COMMON)
-        else:
-            loss = adjacency.loss(self.noise.family, self.scales, members or ())
-            assumptions = (_MESSAGES_ONLY, *_COMMON)
+        n = len(self.network)
+        towards = adversary.named
+        loss = adversary.loss(everybody, adjacency)
+        assumptions = (*adversary.assumptions(everybody, adjacency), *_COMMON)
         if adjacency.is_named:
             domain = InitialValues(1, coalition=towards, node=adjacency.label)
             assumptions += (_SAME_VALUE,)
@@ -340,22 +306,18 @@ class PrivateConsensus(Frozen):
         return released(guarantee, _RELEASED)
 
     @cached_property
-    def _exposures(self) -> dict[tuple[int, ...] | None, Exposure]:
+    def _adversaries(self) -> dict[tuple[int, ...] | None, Adversary]:
         return {}
 
-    def _exposure(self, members: tuple[int, ...] | None = None) -> Exposure:
-        """Return the exposure to these members or any coalition, the last ones kept."""
-        known = self._exposures
+    def _adversary(self, members: tuple[int, ...] | None = None) -> Adversary:
+        """Return the eavesdropper with these members or any coalition, the last ones kept."""
+        known = self._adversaries
         found = known.get(members)
-        if found is not None:
-            return found
-        if members is None:
-            found = self.noise.exposure_to_any(self.coalition or 0)
-        else:
-            found = self.noise.exposure_to(members)
-        if len(known) >= _KEPT:
-            known.clear()
-        known[members] = found
+        if found is None:
+            found = Adversary(self.noise, members, self.coalition or 0)
+            if len(known) >= _KEPT:
+                known.clear()
+            known[members] = found
         return found
 
     def _positions_of(
@@ -374,47 +336,6 @@ class PrivateConsensus(Frozen):
             raise ValueError("coalition: expected each node once, got one twice")
         return tuple(sorted(members))
 
-    def _named(self, members: Sequence[int] | None) -> str:
-        """A coalition in words, empty where it may be any."""
-        if members is None:
-            return ""
-        if not members:
-            return "an eavesdropper alone"
-        names = [str(self.nodes[i]) for i in members]
-        listed = ", ".join(names[:MOST_NAMED])
-        if len(names) > MOST_NAMED:
-            listed += f", and {len(names) - MOST_NAMED} more [{fingerprint(names)}]"
-        return f"an eavesdropper with the agents {listed}"
-
-    def _shared_loss(
-        self,
-        everybody: NodeAdjacency,
-        adjacency: NodeAdjacency,
-        members: tuple[int, ...] | None,
-    ) -> tuple[PrivacyLoss, str]:
-        """The loss of shared noise, and the adversary in words."""
-        node = adjacency.node
-        exposure = self._exposure(members)
-        sizes = exposure.sizes(everybody)
-        moved = exposure.worst(everybody)
-        size = sizes.max()
-        worst = exposure.coalition(moved[0] if node is None else node)
-        if node is not None:
-            size = sizes[node]
-            moved = (adjacency._move_of(node),)
-        if members is not None:
-            adversary = f"{self._named(members)} alone may share knowledge with the eavesdropper"
-        else:
-            count = self.coalition or 0
-            adversary = _ADVERSARIES.get(count, _SEVERAL % count)
-            if count:
-                moved = ()  # which coalition attains a sum of losses is not known
-            if worst:
-                names = " ".join(str(self.nodes[i]) for i in worst[:MOST_NAMED])
-                adversary += f" (worst coalition [{names}])"
-        is_exact = exposure.exact and adjacency.kind == "one"
-        return PrivacyLoss.gaussian(float(size), moved, is_exact), adversary
-
     @property
     def mechanism(self) -> Mechanism:
         """The release x(0) + gamma as a general `Mechanism`, for audits of small networks.
@@ -429,7 +350,7 @@ class PrivateConsensus(Frozen):
                 "that a mechanism draws; guarantee is the promise"
             )
         query = LinearQuery(sparse.eye_array(len(self.network)))
-        return Mechanism(query, family_of(self.family)(self.noise.factor()))
+        return Mechanism(query, self.noise.family(self.noise.factor()))
 
     def _check_dense(self, what: str) -> None:
         if len(self.network) > DENSE_MODEL:
@@ -944,71 +865,6 @@ def worst_coalition(consensus: PrivateConsensus) -> tuple:
     )
     if not consensus.pairwise_std:
         return ()
-    exposure = consensus._exposure()
+    exposure = consensus._adversary().exposure
     most_exposed = exposure.worst(consensus.adjacency)[0]
     return tuple(consensus.nodes[i] for i in exposure.coalition(most_exposed))
-
-
-def _law_of(
-    family: str, bound: float, adjacency: NodeAdjacency
-) -> type[Noise] | BallNoise:
-    """Return the law of an agent's own noise, in units of its scale."""
-    one_of(family, "family", (*FAMILIES, *RADIAL_LAWS))
-    if (family == "truncated") != (bound < math.inf):
-        raise ValueError(
-            f"bound: expected a radius with family='truncated' and none otherwise, got "
-            f"{bound:g} with {family!r}"
-        )
-    if family in RADIAL_LAWS:
-        if adjacency.kind != "one":
-            raise ValueError(
-                f"family: {family!r} hides the value of one agent at a time, got "
-                f"moves={adjacency.kind!r}; pass family='gaussian'"
-            )
-        return BallNoise(np.eye(adjacency.dimension), rate=1.0, bound=bound)
-    if adjacency.dimension > 1 and family != "gaussian":
-        raise ValueError(
-            "family: expected 'gaussian' or 'ball' for vectors, whose ball Laplace noise "
-            f"of each entry hides poorly, got {family!r}"
-        )
-    return family_of(family)
-
-
-def _check_shared(
-    pairwise_std: float, scales: NDArray, coalition: int | None, family: str
-) -> None:
-    """Refuse shared noise that is not Gaussian, or so large that floats lose the rest."""
-    if coalition is None:
-        raise ValueError(
-            "coalition: expected the number of agents that may share their knowledge with "
-            "the eavesdropper, as shared noise hides nothing from those who know it; 0 for "
-            "an outsider alone, 1 at least if agents are curious themselves"
-        )
-    if family != "gaussian":
-        raise ValueError(
-            f"pairwise_std: noise that neighbours share is Gaussian, got family={family!r}; "
-            "take family='gaussian', or pairwise_std=0"
-        )
-    least = scales.min()
-    is_safe = least > 1 / LARGEST_SIZE and scales.max() < LARGEST_SIZE
-    if pairwise_std > MOST_SHARED * least or not is_safe:
-        raise ValueError(
-            f"pairwise_std: expected at most {MOST_SHARED:g} times the noise that an "
-            f"agent draws alone, of 1e-100 to 1e100, got {pairwise_std:g} for "
-            f"{least:.3g}; more of it hides no better"
-        )
-
-
-def _check_hidden(members: int, nodes: int, moves: str, is_shared: bool) -> None:
-    """Refuse moves that shared noise, or its rest against a coalition, cannot hide."""
-    if is_shared and moves == "known-total":
-        raise ValueError(
-            "moves: expected 'one' or 'pair' where neighbours share noise, got "
-            "'known-total'; take pairwise_std=0"
-        )
-    needed = 1 if moves == "one" else 2
-    if nodes - members < needed:
-        raise ValueError(
-            f"coalition: expected at most {nodes - needed} of {nodes} agents, so "
-            f"{needed} of them can be hidden, got {members}"
-        )

@@ -20,7 +20,6 @@ from ..designs.promised import promised
 from ..designs.request import Request
 from ..loop.loop import PrivateLoop
 from ..noise.certify import certify
-from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, noise_of_run
 from ..noise.process import promising
 from ..numerics.arguments import helpful_arguments
@@ -169,7 +168,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     design: NoiseDesign | StationaryDesign
     filtered = noise.process.total.part(Filtered)
     (first, *_) = noise.parts
-    if isinstance(first, (CoupledUnits, SeparateUnits)):
+    if first.of_units:
         cost = float(first.variances(1).sum())
         design = StationaryDesign(
             first, loss.shift, cost, math.nan, symmetry=str(first)

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._figures import AxesLike, control_style, panel_axes
 from ..noise._varying import shift_between
-from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.parts import Filtered, Structured, White
 from ..noise.shift import certified_shift
 from ..numerics.checks import real_array, sample_index
@@ -657,7 +656,7 @@ def _lasting_shifts(
     noise: OutputNoise, plant: Plant, adjacency: DisturbanceAdjacency
 ) -> NDArray:
     """Return the privacy shifts (q, d) of changes in runs of any length."""
-    if isinstance(noise.parts[0], (CoupledUnits, SeparateUnits)):
+    if noise.parts[0].of_units:
         raise ValueError(
             "noise_or_loop: expected noise of one system, got that of many units; ask about "
             "noise that is designed for one of them"

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..noise.bound import Bound
-from ..noise.fleet import CoupledUnits, SeparateUnits
 from ..noise.shift import certified_shift
 from ..noise.within import walls_of
 from ..numerics.checks import real_array, sample_count
@@ -144,7 +143,7 @@ def within_bound(
         free = replace(free, budget=PrivacyBudget(gdp=request.budget.gdp))
     unbounded = replace(problem, request=free)
     found = cheapest(unbounded, sized(unbounded))
-    if isinstance(found.parts[0], (CoupledUnits, SeparateUnits)):
+    if found.parts[0].of_units:
         raise PrivacyError(
             "bound: noise of so many units is not kept within a bound together; design for "
             "the plant of one unit"

@@ -31,7 +31,6 @@ from .drawn import (
     StructuredPart,
     WhitePart,
 )
-from .fleet import CoupledUnits, SeparateUnits
 from .parts import (
     Blocks,
     Correlated,
@@ -89,6 +88,12 @@ def exact_part(part: NoisePart) -> ExactPart:
 
     Another family of noise registers its own, ``@exact_part.register(Family)``.
     """
+    if part.of_units:
+        raise PrivacyError(
+            f"noise: that of {part} is too large for one gateway; publish units that "
+            "nothing connects by a gateway each, with noise designed for the plant of "
+            "that unit"
+        )
     raise PrivacyError(
         f"noise: expected parts that can be published exactly, got {part}; register "
         "how with privcontrol.noise.exact.exact_part"
@@ -139,15 +144,6 @@ def _(part: DrawnOnce) -> ExactPart:
 @exact_part.register
 def _(part: White) -> ExactPart:
     return WhitePart(part.scale)
-
-
-@exact_part.register(CoupledUnits)
-@exact_part.register(SeparateUnits)
-def _(part: CoupledUnits | SeparateUnits) -> ExactPart:
-    raise PrivacyError(
-        f"noise: that of {part} is too large for one gateway; publish units that nothing "
-        "connects by a gateway each, with noise designed for the plant of that unit"
-    )
 
 
 @exact_part.register

@@ -63,6 +63,8 @@ class CoupledUnits(NoisePart):
         N.
     """
 
+    of_units = True
+
     count: int
 
     @property
@@ -256,6 +258,8 @@ class SeparateUnits(NoisePart):
     outputs : int
         Number of the plant's outputs. Those of no unit have no noise.
     """
+
+    of_units = True
 
     groups: tuple[UnitNoise, ...]
     outputs: int

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import scipy.linalg
@@ -57,6 +57,9 @@ class NoisePart(ByContent, Saved, ABC):
     (trials, T, width). A part that is a linear system says so in `model` and `state_root`,
     and everything else follows. Its name for users is its `str`.
     """
+
+    #: Whether it is noise of many units, unit by unit, whose system is never formed whole.
+    of_units: ClassVar[bool] = False
 
     @property
     @abstractmethod

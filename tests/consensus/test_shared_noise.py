@@ -605,7 +605,7 @@ def test_a_coalition_is_evaluated_once_for_all_nodes(monkeypatch):
     assert asked == [(0, 3)]
     for k in range(20):
         group.guarantee_for(coalition=[k % 7, (k + 1) % 7])
-    assert len(group._exposures) <= 8
+    assert len(group._adversaries) <= 8
     again = [group.guarantee_for(node=k, coalition=[0, 3]).gdp for k in (1, 2, 4, 5, 6)]
     assert again == first
 
