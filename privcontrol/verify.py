@@ -39,6 +39,7 @@ MOST_BITS = 4096
 MOST_ROWS = 10**6  # of arrays without numbers, which only say how many they have
 MOST_SAMPLES = 10_000  # that are looked at one by one
 MOST_NUMBERS = 250_000  # of what a secret changes, and of a claim
+LEAST_DELTA = 1e-300  # of those that are not zero, since doubles end
 
 
 class Verdict(Exception):
@@ -102,7 +103,8 @@ def shift_of(design):
     kinds, is_run = design.kinds, design.horizon < inf
     told = {one["kind"] for one in design.secrets}
     is_of_states = is_run and SIGNALS not in told
-    if kinds in ({"filtered"}, {"filtered", "white"}, {"driven"}):
+    is_entered = design.response is None or told == {SIGNALS}
+    if is_entered and kinds in ({"filtered"}, {"filtered", "white"}, {"driven"}):
         square_of = square_for_ever
     elif is_of_states and (kinds <= {"structured", "white"} or kinds == {"radial"}):
         square_of = square_of_states
@@ -500,6 +502,8 @@ def secret_of_signals(plant, data, horizon):
     starts = range(1) if is_endless else sample_times(data, horizon)
     signals, longest = range(len(radii)), min(data["duration"], horizon)
     moved, which = data["moved"], data["which"]
+    if moved and data["times"] is not None:
+        raise NotCovered("events at some samples alone that move to others")
     if shape != "energy":
         check_few(MOST_NUMBERS, longest, longest + moved, moved + 1)
     is_summed = bool(is_endless and moved and not which)
@@ -850,8 +854,10 @@ def largest_loss(design, rows):
     """
     if design.horizon == inf or (design.request["resolution"] and not design.white):
         raise NotCovered("noise by entries without a horizon, or readings on a grid")
-    if any(y < 0 or type(n) is not int or n < 1 for row in rows for _, y, n in row):
-        raise Broken("the promise has shifts that are no numbers")
+    known = {1, *design.blocks}
+    for r, y, n in chain(*rows):
+        if r not in known or y < 0 or type(n) is not int or n < 1:
+            raise Broken("the promise has shifts that are no numbers")
     check_few(MOST_NUMBERS, sum(n for row in rows for _, _, n in row))
     one, moves, claims = 1 << Matrix.bits, [], []
     for row in rows:
@@ -863,6 +869,8 @@ def largest_loss(design, rows):
             each = [[sizes] for sizes in independent_sizes(design, plant, data)]
         else:
             shifts, is_ball = structured_shifts(design, plant, data)
+            if is_ball and design.blocks:
+                raise NotCovered("a ball, and radial noise in blocks")
             if is_ball:
                 sizes = [largest_sum(X, most) for X in shifts]
                 moves.append([{1: [size]} for size in sizes])
@@ -1090,7 +1098,7 @@ def truncated_delta(y, r, R):
     In the direction a it ends at the distance rho, and some of the law lies beyond that.
     """
     if r == 1:
-        return math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2
+        return max(math.exp(y - R) * math.expm1(-y) / math.expm1(-R) / 2, LEAST_DELTA)
     if r > 32 or y > R / 2:
         raise NotCovered("radial noise that ends within two moves, or of many numbers")
 
@@ -1103,7 +1111,7 @@ def truncated_delta(y, r, R):
 
     left = integral(excluded, math.acos(y / 2 / R), math.pi)
     whole = integral(lambda a: math.sin(a) ** (r - 2), 0, math.pi) * (1 - beyond(R))
-    return left / whole * (1 + 1e-11)
+    return max(left / whole * (1 + 1e-11), LEAST_DELTA)
 
 
 # -- the delta of y-GDP, and integrals -------------------------------------------------
@@ -1119,14 +1127,14 @@ def delta_of(y, epsilon):
         return 0.0
     a = epsilon / y - y / 2
     if a > 38:  # delta is below Phi(-a), and doubles end
-        return 1e-300
+        return LEAST_DELTA
     a, y = float(a), float(y)
 
     def density(u):
         return math.exp(-((a + u) ** 2) / 2) * -math.expm1(-y * u)
 
     ends = max(-a - 9, 0), math.sqrt(max(a, 0) ** 2 + 80) - a
-    return max(integral(density, *ends) / math.sqrt(2 * math.pi), 1e-300)
+    return max(integral(density, *ends) / math.sqrt(2 * math.pi), LEAST_DELTA)
 
 
 def integral(f, low, high, steps=64):
@@ -1620,6 +1628,8 @@ FIELDS = """
 outputnoise schema plant horizon family parts request guarantee
 request horizon budget adjacency family releases floor models resolution factor order gap scale blocks
 privacybudget epsilon delta gdp
+plant A B C D dt states inputs outputs name fingerprint
+varyingplant along dt states inputs outputs name fingerprint
 stateadjacency radius states times charts signals
 initialstateadjacency radius norm signals
 disturbanceadjacency radius inputs times norm duration profiles events separation window signals shape together moved which
@@ -1639,8 +1649,6 @@ product shifts square boxes radial
 FIELDS_OF = {
     kind: names for kind, *names in map(str.split, FIELDS.strip().splitlines())
 }
-#: Kinds whose further fields say nothing.
-PLANTS = {"plant", "varyingplant", "privacyguarantee"}
 #: Words for fields that are known and not covered.
 NOT_COVERED = {
     "region": "a region of plants",
@@ -1698,6 +1706,8 @@ def value(item):
     """Return what the JSON stands for, with rationals for its numbers."""
     if isinstance(item, list):
         return [value(part) for part in item]
+    if isinstance(item, float):  # a decimal fraction, which readers round
+        raise NotADesign("a number is not written to its last bit")
     if not isinstance(item, dict):
         return item
     if set(item) == {"float"}:
@@ -1707,14 +1717,18 @@ def value(item):
         return array(
             item["shape"], [Fraction(float.fromhex(x)) for x in item["floats"]]
         )
-    kind = item.get("kind")
-    if isinstance(kind, str) and kind not in FIELDS_OF and kind not in PLANTS:
-        raise NotCovered(f"something of the kind {kind!r}")
-    known = FIELDS_OF.get(kind, item)
+    if "kind" in item and item["kind"] not in FIELDS_OF:
+        raise NotCovered(f"something of the kind {item['kind']!r}")
+    known = FIELDS_OF[item["kind"]] if "kind" in item else item
     for name in item.keys() - {"kind", *known}:
         if item[name]:
             raise NotCovered(NOT_COVERED.get(name, f"{name} of {item['kind']}"))
-    return {name: value(part) for name, part in item.items()}
+    found = {name: value(part) for name, part in item.items()}
+    if "kind" not in item and any(isinstance(part, list) for part in found.values()):
+        raise NotADesign(
+            "something has no kind"
+        )  # as only a guarantee and radii have none
+    return found
 
 
 def array(shape, numbers):
@@ -1738,7 +1752,7 @@ class Plant:
     def __init__(self, data):
         steps = zip(*data["along"]) if "along" in data else [map(data.get, "ABCD")]
         self.along = [System(*map(Matrix, step)) for step in steps]
-        self.is_varying = len(self.along) > 1
+        self.is_varying = "along" in data
         self.seen = [(step.A.rows, step.C.rows) for step in self.along]
         names = data["states"], data["inputs"], data["outputs"]
         self.states, self.inputs, self.outputs = names
@@ -1786,7 +1800,9 @@ class Design:
         for secret in self.secrets:
             counts += [secret["duration"], secret["events"]]
             counts += [secret["moved"] + 1, secret["separation"] + 1]
-        lengths = {len(plant.along) for plant in self.plants} - {1}
+        lengths = {len(plant.along) for plant in self.plants if plant.is_varying}
+        budget = self.request["budget"]
+        is_radial = bool(self.kinds & {"radial", "blocks"})
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
         demands = {
@@ -1801,7 +1817,12 @@ class Design:
             "blocks": sum(self.blocks) in (0, self.factor.width)
             and all(type(r) is int and r > 0 for r in self.blocks),
             "outputs of the noise": held.get("outputs", outputs) == outputs,
-            "sizes": all(len(x) == outputs and min(x) > 0 for x in each),
+            "sizes": all(
+                len(x) == outputs and 0 < min(x) <= max(x) < inf for x in each
+            ),
+            "bound": self.bound > 0,
+            "law": is_radial == (self.family in ("ball", "truncated")),
+            "budget": (budget["gdp"] is None) != (budget["epsilon"] is None),
         }
         for what, is_met in demands.items():
             if not is_met:

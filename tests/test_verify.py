@@ -724,6 +724,182 @@ def test_a_radius_that_is_smaller_than_claimed_does_not_hold(path):
     assert "exceeds the budget" in verify.checked(path)["reason"]
 
 
+def bound_of(data, radius, delta):
+    """Let radial noise end at a radius, for another delta."""
+    data["parts"][0]["bound"] = encoded(radius)
+    for row in data["guarantee"]["loss"]["rows"]:
+        for law, _ in row["radial"]:
+            law[2] = encoded(radius)
+    data["request"]["budget"]["delta"] = encoded(delta)
+
+
+def of_radial_law(data):
+    """Give Gaussian noise the density of radial noise, which costs more."""
+    data["parts"][0] |= {"kind": "radial", "bound": encoded(np.inf)}
+
+
+def both_budgets(data):
+    data["request"]["budget"].update(epsilon=encoded(1e-9), delta=encoded(0.0))
+
+
+def of_one_sample(data):
+    """Give a plant that varies its matrices at the first sample alone."""
+    along(data)
+    for plant in (data["plant"], data["parts"][0]["plant"]):
+        plant["along"] = [encoded(decoded(x)[:1]) for x in plant["along"]]
+        plant["fingerprint"] = fingerprint_of(plant)
+
+
+def of_two_plants(data):
+    """Give a plant other matrices than those that its kind names."""
+    own = {name: data["plant"][name] for name in "ABCD"}
+    along(data)
+    for plant in (data["plant"], data["parts"][0]["plant"]):
+        plant |= {"kind": "plant", **own, "A": encoded(3 * decoded(own["A"]))}
+        plant["fingerprint"] = fingerprint_of(plant)
+
+
+def without_kind(data):
+    for plant in (data["plant"], data["parts"][0]["plant"]):
+        del plant["kind"]
+
+
+def more_entries(data):
+    """Let a row have a block of a size that is none, and of hardly any loss."""
+    for row in data["guarantee"]["loss"]["rows"]:
+        row["radial"].append([[encoded(1e-13), -3, encoded(np.inf)], 1])
+
+
+@pytest.mark.parametrize(
+    "kind, change, status",
+    [
+        ("truncated", lambda data: bound_of(data, -4.0, 1e-3), 1),
+        ("truncated", lambda data: bound_of(data, 1e3, 0.0), 1),
+        ("truncated ball", lambda data: bound_of(data, 1e3, 0.0), 1),
+        ("states", of_radial_law, 1),
+        ("states", of_one_sample, 1),
+        ("states", of_two_plants, 2),
+        ("states", without_kind, 3),
+        ("grid", lambda data: infinite(data["parts"], "scale"), 1),
+        ("floor", lambda data: infinite(data["parts"], "scale"), 1),
+        ("blocks plane", more_entries, 1),
+        ("run moved", secret_of(times=[3]), 2),
+    ],
+)
+def test_a_file_that_says_what_cannot_be_is_refused(kind, change, status, path):
+    """Each of them held, and some that are like it claim what is false.
+
+    An event that moves from one sample may move to one with less noise before it.
+    """
+    first_design(kind).save(path)
+    edited(path, change)
+    assert verify.checked(path)["status"] == status
+
+
+def infinite(parts, name):
+    for part in parts:
+        if name in part:
+            count = len(decoded(part[name]))
+            part[name] = [encoded(np.inf)] * count
+
+
+def test_a_budget_is_said_in_one_way(path):
+    pc.design_output_noise(
+        ct.ss(0.9, 1, 1, 0, 1),
+        horizon=8,
+        budget=pc.PrivacyBudget(gdp=1.0),
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        models="exact",
+    ).save(path)
+    edited(path, both_budgets)
+    assert verify.checked(path)["status"] == 1
+
+
+def test_noise_that_begins_with_the_run_hides_no_state_of_its_beginning(path):
+    """The state moves as the first push would, and no noise is in the first output yet."""
+    driven = noise("driven")
+    driven.save(path)
+
+    def ask(data):
+        adjacency = data["request"]["adjacency"]
+        data["request"]["adjacency"] = {
+            "kind": "stateadjacency",
+            "radius": adjacency["radius"],
+            "signals": adjacency["signals"],
+            "states": None,
+            "times": [0],
+            "charts": "times",
+        }
+
+    assert not driven.parts[0].response.D.any()
+    edited(path, ask)
+    assert verify.checked(path)["status"] == 2
+    with pytest.raises(pc.PrivacyError):
+        pc.load(path)
+
+
+def test_blocks_of_radial_noise_are_not_proved_for_a_ball(path):
+    """One entry of scale 1 / sqrt(2) for each state loses sqrt(2 n), and not sqrt(n)."""
+    first_design("blocks three").save(path)
+
+    def ask(data):
+        size = len(data["plant"]["states"])
+        claim = encoded(1.01 * size**0.5)
+        data["parts"][0].update(factor=encoded(np.eye(size)), sizes=[1] * size)
+        row = data["guarantee"]["loss"]["rows"][0]
+        row["radial"] = [[[claim, 1, encoded(np.inf)], 1]]
+        data["guarantee"]["loss"]["rows"] = [row]
+        data["request"]["budget"].update(epsilon=claim, delta=encoded(0.0))
+        data["request"]["adjacency"] = {
+            "kind": "initialstateadjacency",
+            "radius": encoded(1.0),
+            "norm": 2,
+        }
+
+    edited(path, ask)
+    assert verify.checked(path)["status"] == 2
+
+
+def test_numbers_that_a_reader_rounds_are_refused(path):
+    """Sums of doubles round: noise of 2^54 + 1 - 2^54 - 1 times eta was noise of eta."""
+    first_design("states").save(path)
+    row = np.array([[2.0**54, 1.0, -(2.0**54), -1.0]])
+
+    def ask(data):
+        for plant in (data["plant"], data["parts"][0]["plant"]):
+            plant |= {
+                "A": np.diag([0.5] * 4).tolist(),
+                "B": [[0.0]] * 4,
+                "C": row.tolist(),
+                "D": [[0.0]],
+                "states": list("abcd"),
+                "inputs": ["u"],
+                "outputs": ["y"],
+            }
+            plant["fingerprint"] = fingerprint_of(plant)
+        data["parts"][0]["factor"] = [[1.0]] * 4
+        data["guarantee"]["loss"]["rows"][0]["square"] = "1"
+        data["request"]["budget"] = {
+            "kind": "privacybudget",
+            "epsilon": None,
+            "delta": None,
+            "gdp": encoded(1.0),
+        }
+        data["request"]["releases"] = 1
+        data["request"]["adjacency"] = {
+            "kind": "stateadjacency",
+            "radius": {"b": 1.0},
+            "signals": ["b"],
+            "states": None,
+            "times": [0],
+            "charts": "times",
+        }
+
+    assert sum(map(Fraction, row[0])) == 0
+    edited(path, ask)
+    assert verify.checked(path)["status"] == 3
+
+
 @pytest.mark.parametrize("dimension", [1, 2, 3, 4, 7, 16])
 @pytest.mark.parametrize(
     "size, epsilon", [(1.0871, 1.0), (0.01, 0.005), (1.5, 0.0), (5.0, 1.0)]
@@ -920,8 +1096,8 @@ def along(data):
         return {"shape": shape, "floats": matrix["floats"] * data["horizon"]}
 
     def varied(plant):
-        listed = {"kind": "varyingplant"}
-        listed |= {name: plant[name] for name in plant if name not in "ABCD"}
+        listed = {name: plant[name] for name in plant if name not in "ABCD"}
+        listed["kind"] = "varyingplant"
         listed["along"] = [repeated(plant[name]) for name in "ABCD"]
         listed["fingerprint"] = fingerprint_of(listed)
         return listed

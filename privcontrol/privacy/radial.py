@@ -177,7 +177,7 @@ def leak(size: float, dimension: int, bound: float) -> float:
 
     It is the chance that one of two laws gives what the other one cannot. ``bound`` is R.
     """
-    if bound == math.inf:
+    if bound == math.inf or not size:
         return 0.0
     if size >= 2 * bound:
         return 1.0
@@ -190,7 +190,7 @@ def leak(size: float, dimension: int, bound: float) -> float:
             left = 2 * inside - math.exp(-(size - bound)) * -math.expm1(
                 size - 2 * bound
             )
-        return min(left / (2 * inside) * (1 + ROUNDED), 1.0)
+        return chance_of(left / (2 * inside), size)
     nodes, weights = rule()
     start = abs(bound - size)
     span = bound - start
@@ -203,7 +203,16 @@ def leak(size: float, dimension: int, bound: float) -> float:
     inside = float(gammainc(dimension, bound))
     if size > bound:
         outside += float(gammainc(dimension, start))
-    return min(outside / inside * (1 + ROUNDED), 1.0)
+    return chance_of(outside / inside, size)
+
+
+def chance_of(share: float, size: float, rounding: float = ROUNDED) -> float:
+    """Return the chance of what a shift of some size excludes, rounded up.
+
+    It is zero for no shift alone, also where doubles end.
+    """
+    least = SMALLEST if size else 0.0
+    return min(max(share * (1 + rounding), least), 1.0)
 
 
 def _below(cosines: NDArray, dimension: int) -> NDArray:

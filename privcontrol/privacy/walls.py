@@ -24,7 +24,7 @@ from scipy.special import chdtr, gammaln, ndtr
 from ..numerics.checks import positive_integer, positive_number
 from ..numerics.saved import Saved
 from ..numerics.thresholds import ROUNDED
-from .radial import rule
+from .radial import chance_of, rule
 
 #: Moves below which a leak is bounded by its density at the wall.
 _TINY = 1e-5
@@ -87,7 +87,7 @@ def slab_leak(radius: float, move: float) -> float:
         lost = move * density
     else:
         lost = float(ndtr(move - radius) - ndtr(-radius))
-    return min(lost / kept * (1 + ROUNDED), 1.0)
+    return chance_of(lost / kept, move)
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +120,7 @@ def ball_leak(radius: float, move: float, dimension: int) -> float:
     )
     lost = ndtr(np.minimum(walls, move - walls)) - ndtr(-walls)
     together = np.exp(log_density) * lost * walls * weights
-    return min(float(together.sum()) / kept * (1 + 10 * ROUNDED), 1.0)
+    return chance_of(float(together.sum()) / kept, move, 10 * ROUNDED)
 
 
 def kept_share(wall_radius: float, dimension: int = 1) -> float:

@@ -32,6 +32,7 @@ from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Filtered
 from privcontrol.noise.within import room_of, walls_of
 from privcontrol.privacy.loss import PrivacyLoss
+from privcontrol.privacy.radial import leak
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
 from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import LinearSystem
@@ -195,6 +196,21 @@ def test_balls_by_simulation(dimension, radius):
 def test_a_ball_of_two_dimensions():
     assert ball_leak(5.0, 0.5325, 2) == pytest.approx(1.07e-5, rel=5e-3)
     assert ball_leak(3.0, 0.5, 2) < 2.1 * slab_leak(3.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    "leak_of_move",
+    [
+        lambda move: slab_leak(60.0, move),
+        lambda move: ball_leak(60.0, move, 3),
+        lambda move: leak(move, 1, 1e4),
+        lambda move: leak(move, 2, 1e4),
+    ],
+)
+def test_what_a_far_bound_excludes_is_not_rounded_to_zero(leak_of_move):
+    """It is below what doubles hold, and a promise without any failure would be false."""
+    assert 0 < leak_of_move(0.5) < 1e-299
+    assert leak_of_move(0.0) == 0
 
 
 def test_detection_by_a_test_that_sees_the_walls():
