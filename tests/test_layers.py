@@ -32,7 +32,7 @@ LAYERS = [
     ["privcontrol.numerics"],
 ]
 CORE = [
-    "_audit", "adaptive", "inference", "lipschitz", "query_design", "design_request", "noise_design", "constraints",
+    "_audit", "adaptive", "one_draw", "inference", "lipschitz", "query_design", "design_request", "noise_design", "constraints",
     "mechanism", "query", "ball_noise", "blocks", "noise", "adjacency", "manifold",
 ]  # fmt: skip
 PRIVACY = [

@@ -16,41 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..numerics.balls import RationalMatrix, rational
-from ..numerics.checks import (
-    Seed,
-    generator,
-    instance_of,
-    real_array,
-)
+from ..numerics.balls import rational
+from ..numerics.checks import instance_of, real_array
 from ..numerics.errors import BudgetExceededError, PrivacyError
 from ..numerics.linalg import EPS, float_above, round_up
 from ..numerics.thresholds import ROUNDED, SHARP
 from ..privacy.budget import PrivacyBudget, checked_budget
-from ..privacy.guarantee import (
-    PrivacyGuarantee,
-    Scope,
-    shown,
-)
-from ..privacy.release import (
-    ENTRIES,
-    SYSTEM_BITS,
-    BitSource,
-    SeededBits,
-    StandardEntry,
-    Step,
-    exact_data,
-    exact_product,
-    exact_release,
-)
-from ..privacy.store import (
-    this_process,
-)
+from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
+from ..privacy.release import Step, exact_data
+from ..privacy.store import this_process
 from .adjacency import Adjacency, checked_adjacency, checked_manifold
-from .covered import padding_of
 from .manifold import AffineManifold
-from .mechanism import FRESH, Mechanism, beside
+from .mechanism import FRESH, Mechanism
 from .noise import Noise, family_of
+from .one_draw import OneDraw
 from .query import LinearQuery
 
 _PUBLIC_ANSWERS = (
@@ -152,12 +131,10 @@ class AdaptiveReleases:
                 "made of a kernel; the offsets b(Y) belong to the rows of D"
             )
         self._fresh = instance_of(fresh, bool, "fresh")
-        self._eta: list[StandardEntry] = []
-        self._source: BitSource = SYSTEM_BITS
-        self._stack: Mechanism | None = None
         self._owner = this_process()
         self._turn = threading.Lock()
         self._family = family_of(family)
+        self._draw = OneDraw(self._family)
         self._manifold = manifold
         self._adjacency = checked_adjacency(adjacency)
         self._moves = adjacency.moves(manifold)
@@ -174,7 +151,7 @@ class AdaptiveReleases:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = set(self.__dict__) - {"_eta", "_source", "_moves", "_turn"}
+        kept = set(self.__dict__) - {"_draw", "_moves", "_turn"}
         return {name: self.__dict__[name] for name in kept} | {"_owner": None}
 
     @property
@@ -308,25 +285,15 @@ class AdaptiveReleases:
                 "more noise"
             )
         if not self._fresh:
-            self._draw_once(noise.factor.shape[-1], rng)
+            self._draw.begin(noise, rng)
         # What fails from here on counts as published.
         self._shown = shown
-        self._stack = judged
         data = data[len(data) - matrix.shape[1] :]
         if self._fresh:
             mechanism = Mechanism(LinearQuery(matrix), noise)
             answer = mechanism.release(data, rng=rng, grid=grid)
         else:
-            exact, _ = exact_data(data, "entries")
-            column = RationalMatrix(len(exact), 1, exact)
-            answer = exact_release(
-                exact_product(matrix, column).entries(),
-                beside(noise.factor, padding_of(noise)),
-                noise.family,
-                grid=grid,
-                source=self._source,
-                eta=self._eta,
-            )
+            answer = self._draw.release(judged, matrix, noise, data, grid)
         self._published.append(answer)
         return answer.copy()
 
@@ -340,19 +307,6 @@ class AdaptiveReleases:
         )
         quoted = self._family.quoted_delta
         return PrivacyGuarantee(loss, scope, quoted_delta=quoted)
-
-    def _draw_once(self, count: int, rng: Seed) -> None:
-        """Draw eta before the first release, and see that later ones are of its kind."""
-        if self._stack is None:
-            if rng is not None:
-                self._source = SeededBits(generator(rng))
-            entry = ENTRIES[self._family.family]
-            self._eta = [entry(self._source) for _ in range(count)]
-        if isinstance(self._source, SeededBits) != (rng is not None):
-            raise ValueError(
-                "rng: a run that draws its noise once is released exactly, without rng, "
-                "or simulated with an rng in every release"
-            )
 
     def _with(
         self, F: ArrayLike, noise: Noise, count: int
@@ -375,28 +329,12 @@ class AdaptiveReleases:
         judged = Mechanism(LinearQuery(padded, self._manifold), noise)
         shown_before = self._shown
         if not self._fresh:
-            judged = self._stacked(judged)
+            judged = self._draw.stacked(judged)
             shown_before = np.zeros(1)
         shifts = self._moves.enlarged(*judged.shifts(self._moves))
         norm = self._family.shift_norm
         sizes = self._moves.sizes(shifts, norm) * (1 + 2 * EPS)
         return matrix, judged, round_up(shown_before + sizes**norm, 2)
-
-    def _stacked(self, release: Mechanism) -> Mechanism:
-        """Return all releases so far, and this one, as one release of the same eta."""
-        factor = release.noise.factor
-        before = self._stack
-        width = factor.shape[-1] if before is None else before.noise.factor.shape[-1]
-        if factor.ndim != 2 or factor.shape[1] != width:
-            raise ValueError(
-                "noise: expected a factor Lambda_t (m, r) with the run's number of "
-                f"columns, {width}, got shape {factor.shape}; noise drawn once has one r"
-            )
-        if before is None:
-            return release
-        queries = np.vstack([before.query.matrix, release.query.matrix])
-        factors = np.vstack([before.noise.factor, factor])
-        return Mechanism(LinearQuery(queries, self._manifold), self._family(factors))
 
     def _size(self, shown: NDArray) -> float:
         """Return the largest shift of sums that `_with` made, rounded up."""

@@ -331,9 +331,9 @@ def test_two_runs_with_shifted_draws_publish_the_same():
         shift = np.linalg.pinv(noise.factor)[:, 0] * (stock - 100.0)
         run.release([[1.0]], noise, rng=0)  # draws; the numbers are set below
         known = [Known(0.7 - shift[0]), Known(-0.2 - shift[1])]
-        run._eta = known
-        run._stack, run._published = None, []
-        run._draw_once = lambda count, rng: None
+        run._draw._eta = known
+        run._draw._released, run._published = None, []
+        run._draw.begin = lambda noise, rng: None
         shown = []
         for day in range(DAYS):
             shown.append(run.release(last_entry(day + 1), noise, rng=0).item())
@@ -379,7 +379,7 @@ def test_the_draw_stays_in_its_object():
     run.release([[1.0]], noise, rng=0)
     run.extend([100.0], offset=[0.0])
     other = pickle.loads(pickle.dumps(run))
-    assert not hasattr(other, "_eta")
+    assert not hasattr(other, "_draw")
     assert "Entry" not in repr(run)
     assert other.spent == run.spent
     with pytest.raises(PrivacyError, match="this copy"):
