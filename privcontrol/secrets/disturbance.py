@@ -30,22 +30,15 @@ from ..numerics.checks import (
 )
 from ..numerics.thresholds import LONGEST
 from ..privacy.hidden import rounded_down
-from ..privacy.repetition import ONCE, Change, Spacing
+from ..privacy.repetition import Change, Spacing
 from ..privacy.sentences import fits
-from ..systems.linear import (
-    LinearSystem,
-    Plant,
-    VaryingSystem,
-    beside,
-    queue_of,
-    stacks_of,
-)
+from ..systems.linear import LinearSystem, Plant, beside, queue_of, stacks_of
 from .disturbed import (
     DisturbedManifold,
     entered_by_signals,
     forced_outputs,
 )
-from .moving import either_signal, either_time, moved_columns, other_columns
+from .moved_events import MovedEvents
 from .secret import (
     Responses,
     SecretInputs,
@@ -288,21 +281,16 @@ class DisturbanceAdjacency(PlantAdjacency):
         return Spacing(self.events, self.separation)
 
     @property
+    def _moved_events(self) -> MovedEvents:
+        """The events, where their time or signal is hidden."""
+        return MovedEvents(self._spacing, self.duration, self.moved, self.which)
+
+    @property
     def _compares_shares(self) -> bool:
         """Whether an event on another signal is of another size, as are their radii."""
         given = self.radius
         sizes = given.values() if isinstance(given, Mapping) else np.atleast_1d(given)
         return self.which and len(set(sizes)) > 1
-
-    @property
-    def _add_up(self) -> bool:
-        """Whether several events count as one that is as large as all of them.
-
-        They may come together, or change places: one that grows by r and one that falls by
-        r, each at the other's sample in the other run, are one that moves by 2 r.
-        """
-        several = self.events > 1 and self.is_moving
-        return several and self.separation <= self.moved
 
     @classmethod
     def person(
@@ -362,18 +350,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
             return self.profiles
-        if self.moved and not self.which:
-            return self._differences
-        return tuple(np.ones(k) for k in range(1, self.duration + 1))
-
-    @property
-    def _differences(self) -> tuple[NDArray, ...]:
-        """Shapes (k,) of moved events as changes of the input of (1 - z^-1) G."""
-        pulses = [np.ones(k) for k in range(1, self.moved + 1)]
-        if self.duration == 1:
-            return tuple(pulses)
-        levels = [np.ones(k) for k in range(1, self.duration + 1)]
-        return tuple(np.convolve(a, b) for a in levels for b in pulses)
+        return self._moved_events.shapes
 
     def starts(self, horizon: int) -> NDArray:
         """Sample indices at which a change may begin, over a finite horizon."""
@@ -423,64 +400,11 @@ class DisturbanceAdjacency(PlantAdjacency):
         self, system: LinearSystem, radii: NDArray, horizon: int
     ) -> tuple[NDArray, NDArray]:
         """Responses (T p, M) to events that are moved, and when these begin."""
-        every = []
-        count = len(radii)
-        if self.which and count < 2:
-            raise ValueError(
-                f"which: expected at least two secret signals, got {count}; name the "
-                "inputs on one of which the event is"
-            )
-        for length in range(1, self.duration + 1):
-            forced = forced_outputs(system, horizon, np.ones(length))
-            forced = forced * np.tile(radii, horizon)
-            if self.which:
-                every.append(other_columns(forced, count, self.moved))
-            if self.moved:
-                every.append(moved_columns(forced, count, self.moved))
-        columns = np.hstack([found for found, _ in every])
-        starts = np.concatenate([start for _, start in every])
-        if self.times is not None:
-            among = np.isin(starts, self._times_within(horizon))
-            return columns[:, among], starts[among]
-        return columns, starts
-
-    def _entering_moved(self, plant: Plant) -> SecretInputs:
-        """Return changes of time or signal as changes of inputs of one system."""
-        system = self.system(plant)
-        if isinstance(system, VaryingSystem) and self.moved:
-            raise ValueError(
-                "moved: without a horizon it needs a plant that stays the same, since an "
-                "event later is another one in a plant that varies; design for a finite "
-                "horizon"
-            )
-        radii = self.radii(plant)
-        spacing = self._spacing
-        if self._add_up:
-            radii = np.nextafter(self.events * radii, np.inf)
-            spacing = ONCE
-        if not self.which:
-            lasting = self.duration == 1
-            shapes = self._differences[-1:] if lasting else self._differences
-            moved = tuple(
-                SignalMoves(column, radius, shapes, lasting, spacing=spacing)
-                for column, radius in enumerate(radii.tolist())
-            )
-            return SecretInputs.of_differences(system, moved)
-        if len(radii) < 2:
-            raise ValueError(
-                f"which: expected at least two secret signals, got {len(radii)}; name "
-                "the inputs on one of which the event is"
-            )
-        if self.moved:
-            mixed, rounded = either_time(system, radii, self.moved)
-        else:
-            mixed, rounded = either_signal(system, radii)
-        level = (np.ones(self.duration),)
-        moves = (
-            SignalMoves(column, 1.0, level, True, spacing=spacing, rounded=rounded)
-            for column in range(mixed.input_count)
-        )
-        return SecretInputs(mixed, tuple(moves))
+        columns, starts = self._moved_events.columns(system, radii, horizon)
+        if self.times is None:
+            return columns, starts
+        among = np.isin(starts, self._times_within(horizon))
+        return columns[:, among], starts[among]
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
         system = self.system(plant)
@@ -489,7 +413,7 @@ class DisturbanceAdjacency(PlantAdjacency):
             radii = self.radii(plant)
             columns, starts = self._moving_columns(system, radii, horizon)
             found = Responses.several(columns, starts, self._spacing)
-            if not self._add_up:
+            if not self._moved_events.add_up:
                 return found
             (apart,) = found.apart
             return Responses.of(apart.spacing.events * columns, False, exact=False)
@@ -536,7 +460,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     def entering(self, plant: Plant) -> SecretInputs:
         """Return the changes, whenever they start, which covers those at some times."""
         if self.is_moving:
-            return self._entering_moved(plant)
+            return self._moved_events.entering(self.system(plant), self.radii(plant))
         system = self.system(plant)
         radii = self.radii(plant)
         if self.norm == "l2":
@@ -711,10 +635,11 @@ class DisturbanceAdjacency(PlantAdjacency):
     @property
     def _moving_change(self) -> Change:
         """The event of which the time, or the signal, is hidden, in words."""
-        _, within = self._names_within
-        words = self._moving_words(self.events)
-        several = self._moving_words(max(self.events, 2))
-        hidden = {"time": self.moved, "signal": self.which}
+        names, within = self._names_within
+        shares = self._compares_shares
+        events = self._moved_events
+        words = events.words(self.events, names, within, shares)
+        several = events.words(max(self.events, 2), names, within, shares)
         return Change(
             words,
             max(max(map(len, self.shapes)), self.moved),
@@ -722,31 +647,9 @@ class DisturbanceAdjacency(PlantAdjacency):
             self.separation,
             within=within,
             start=self._starting,
-            differs=" or ".join(what for what, differs in hidden.items() if differs),
+            differs=events.differs,
             each="" if several == words else several,
         )
-
-    def _moving_words(self, events: int) -> str:
-        """Say what so many events of one run are, which move as wholes if they are several."""
-        names, within = self._names_within
-        size = within.replace(" within ", "at most ") or "at most its radius"
-        what = f"{size} in all"
-        if self.duration > 1:
-            what = f"a level{within} for 1 to {self.duration} samples"
-        if events > 1:
-            what = f"{size} each"
-            if self.duration > 1:
-                what = f"a level{within}, 1 to {self.duration} samples each"
-        if self._compares_shares:
-            what += ", the same share of its radius on each signal"
-        by = f", no part of it moved by more than {self.moved} samples"
-        if self.duration > 1 or events > 1:
-            by = f", moved by at most {self.moved} samples"
-        if self.which and self.moved:
-            return f"when, and on which of {names}, an event is: {what}{by}"
-        if self.which:
-            return f"on which of {names} an event is: {what}"
-        return f"when {names} happens: {what}{by}"
 
     @property
     def _of_any_shape(self) -> str:
@@ -807,7 +710,11 @@ class DisturbanceAdjacency(PlantAdjacency):
     def caveats(self, manifold: Any) -> tuple[str, ...]:
         left = []
         if self.is_moving:
-            left += self._of_moved_event(manifold)
+            left += self._moved_events.caveats(
+                len(self.signals(manifold.plant)),
+                manifold.horizon != math.inf,
+                self._compares_shares,
+            )
         elif self.norm == "single":
             left.append(self._of_other_shape(manifold))
         if self.events > 1 and self.separation:
@@ -822,26 +729,6 @@ class DisturbanceAdjacency(PlantAdjacency):
         if one_at_a_time and self.events == 1 and len(self.signals(manifold.plant)) > 1:
             left.append("changes of several signals at once")
         return (*left, "changes of another signal", INITIAL_STATE)
-
-    def _of_moved_event(self, manifold: Any) -> list[str]:
-        """Return the caveats for an event that is at another time or signal."""
-        told = ["its size"]
-        if self._compares_shares:
-            told = ["its size as a share of the radius"]
-        if self.duration > 1:
-            told.append("how long it lasts")
-        if not self.which and len(self.signals(manifold.plant)) > 1:
-            told.append("on which signal it is")
-        if not self.moved:
-            told.append("when it is")
-        left = ["that it happens", " and ".join(told)]
-        if self.moved:
-            left.append(f"a move by more than {self.moved} samples")
-            if manifold.horizon != math.inf:
-                left.append("an event moved into the run from before it")
-        if self.moved and self.separation and self.events > 1:
-            left.append("events of which only a part is moved")
-        return left
 
     def _of_other_shape(self, manifold: Any) -> str:
         """Return the caveat for a change of another length or shape."""
