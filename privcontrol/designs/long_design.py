@@ -18,9 +18,8 @@ from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import LEAST_PRICE, ROUGH, ROUNDED
 from ..secrets.decaying import endless_secret
-from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.disturbed import causal_map
-from ..secrets.secret import MOST_LENGTHS, SecretInputs
+from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, response_from_rest
 from .endless_design import stationary_design
 from .price import Weight
@@ -82,19 +81,11 @@ def least_cost_of_white(problem: DesignProblem) -> float:
     """
     horizon = problem.horizon
     norms = []
-    for part in problem.request.secret.disturbances:
-        inputs = _simplest(part).starting(problem.plant, horizon)
+    for part in problem.request.secret.simplest:
+        inputs = part.starting(problem.plant, horizon)
         norms.append(inputs.largest_norm(horizon))
     size = max(norms) / problem.allowed * (1 - ROUNDED)
     return problem.price.of_white(np.full(problem.query.size, size))
-
-
-def _simplest(changes: DisturbanceAdjacency) -> DisturbanceAdjacency:
-    """Return those of some changes that one signal makes, at one level, for a short time."""
-    if changes.profiles is not None or changes.is_moving:
-        return changes
-    duration = min(changes.duration, MOST_LENGTHS)
-    return replace(changes, shape="level", together=False, duration=duration)
 
 
 def root_from_rest(problem: DesignProblem) -> NDArray | None:
@@ -145,12 +136,10 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
         return False
     if isinstance(weight, (np.ndarray, list, tuple)) and len(weight) > _LONG:
         return False  # a weight of all samples
-    changes = request.secret.disturbances
-    of_any_shape = all(part.is_varying for part in changes)
-    of_few_shapes = all(
-        not part.is_varying and part.duration <= MOST_LENGTHS for part in changes
-    )
-    return request.secret.come_once and (of_any_shape or of_few_shapes)
+    secret = request.secret
+    if not secret.come_once:
+        return False
+    return secret.of_any_shape or secret.of_few_shapes
 
 
 def _weighted_changes(

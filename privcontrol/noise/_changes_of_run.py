@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,6 @@ from ..privacy.repetition import (
     growth_apart,
     growth_of_run,
 )
-from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.secret import Apart
 from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
@@ -97,9 +96,7 @@ class RunOfChanges(ByContent, Deferred):
     @cached_property
     def _settled(self) -> ChangesOfRun:
         root, error_bound = dense_root(self.parts, self.horizon)
-        longest = max(
-            len(shape) for part in self.secret.disturbances for shape in part.shapes
-        )
+        longest = self.secret.longest
         if root is None:  # too little is known of the responses to compare them
             return ChangesOfRun(np.ones(self.horizon), float(longest), np.ones(longest))
         whitened = Whitening(root)
@@ -137,7 +134,7 @@ class RunOfChanges(ByContent, Deferred):
         Between them comes the largest square from below.
         """
         squares = np.zeros(self.horizon)
-        if not self.secret.disturbances[0].is_varying:
+        if not self.secret.of_any_shape:
             columns, starts = self._levels(plant)
             solved, wrong = whitened(columns)
             later, square, largest = products_by_lag(solved, starts, wrong)
@@ -146,9 +143,8 @@ class RunOfChanges(ByContent, Deferred):
             return later, square, squares
         later = np.zeros(self.horizon)
         square = 0.0
-        for part in self.secret.disturbances:
-            every = replace(part, events=2, separation=1)
-            (windows,) = every.responses(plant, self.horizon).windows
+        for single in self.secret.one_by_one(plant, self.horizon):
+            (windows,) = single.windows
             solved, wrong = whitened(windows.columns)
             error = product_error(solved, wrong)
             square = max(square, search_in(windows, solved, error).attained)
@@ -159,9 +155,9 @@ class RunOfChanges(ByContent, Deferred):
 
     def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
         """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
-        every = [
-            _one_by_one(part, plant, self.horizon) for part in self.secret.disturbances
-        ]
+        every: list[Apart] = []
+        for single in self.secret.one_by_one(plant, self.horizon):
+            every += single.apart
         return (
             np.hstack([apart.columns for apart in every]),
             np.concatenate([apart.starts for apart in every]),
@@ -171,25 +167,14 @@ class RunOfChanges(ByContent, Deferred):
         self, plant: Plant, whitened: Whitening
     ) -> Iterator[tuple[NDArray, float]]:
         """Yield products of whitened responses to unit changes in a row, and their error."""
-        for part in self.secret.disturbances:
-            is_level = part.profiles is None and part.duration > 1
-            if not is_level or part.is_moving or part.is_varying:
-                continue
-            unit = replace(part, duration=1, times=None)
-            solved, wrong = whitened(_one_by_one(unit, plant, self.horizon).columns)
+        for level in self.secret.levels(plant, self.horizon):
+            solved, wrong = whitened(level.columns)
             size = float(np.linalg.norm(solved, axis=0).max())
             doubt = float(np.linalg.norm(wrong, axis=0).max())
             error = doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2
             at = solved.reshape(len(solved), self.horizon, -1)
-            for start in replace(part, events=1).starts(self.horizon).tolist():
-                rows = at[:, start : start + part.duration]
+            for start in level.starts.tolist():
+                rows = at[:, start : start + level.duration]
                 for signal in range(at.shape[2]):
                     row = rows[:, :, signal]
                     yield row.T @ row, error
-
-
-def _one_by_one(part: DisturbanceAdjacency, plant: Plant, horizon: int) -> Apart:
-    """Return the responses to single changes, with their starts."""
-    several = replace(part, events=2, separation=part.moved + 1)
-    (apart,) = several.responses(plant, horizon).apart
-    return apart

@@ -41,9 +41,9 @@ def further_changes(
     change = secret.adjacency.change
     if change is None or change.energy:
         return None
-    if len({part.is_varying for part in secret.disturbances}) > 1:
+    if secret.mixes_shapes:
         return None
-    if len(secret.parts) > 1 and any(part.moved for part in secret.disturbances):
+    if len(secret.parts) > 1 and secret.move_in_time:
         return None  # moved events may change places, which the others' words hide
     if not horizon.ends:
         return changes_without_end(parts, secret, plants)
@@ -71,7 +71,7 @@ def changes_of_region(
     change = secret.adjacency.change
     if change is None or change.energy or not claimed > 0:
         return None
-    if len({part.is_varying for part in secret.disturbances}) > 1:
+    if secret.mixes_shapes:
         return None
     if not all(part.drive is not None or part.white.all() for part in parts):
         return None

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.adjacency import Radius
+from ..core.adjacency import Adjacency, Radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..numerics.arguments import helpful_fields
 from ..numerics.checks import (
@@ -33,6 +33,7 @@ from ..privacy.hidden import rounded_down
 from ..privacy.repetition import Change, Spacing
 from ..privacy.sentences import fits
 from ..systems.linear import LinearSystem, Plant, beside, queue_of, stacks_of
+from ..systems.varying import VaryingPlant
 from .disturbed import (
     DisturbedManifold,
     entered_by_signals,
@@ -490,6 +491,24 @@ class DisturbanceAdjacency(PlantAdjacency):
             )
             moved.append(moves)
         return SecretInputs(system, tuple(moved))
+
+    def _over_periods(self, plant: VaryingPlant) -> Adjacency:
+        is_plain = (self.norm, self.duration, self.events) == ("single", 1, 1)
+        is_shaped = self.is_moving or self.together or self.profiles is not None
+        if not is_plain or is_shaped or self.times is not None:
+            return super()._over_periods(plant)
+        signals = self.signals(plant)
+        states = [name for name in signals if name not in plant.inputs]
+        if states:
+            raise ValueError(
+                f"adjacency: {', '.join(states)} is a state, which signals enter at each "
+                "sample of a period; without a horizon a list of plants takes inputs, so "
+                "give it one there (a column of B)"
+            )
+        named = zip(signals, self.radii(plant).tolist(), strict=True)
+        return DisturbanceAdjacency(
+            {f"{name}@{t}": size for name, size in named for t in range(plant.samples)}
+        )
 
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int

@@ -32,6 +32,7 @@ from ..systems.linear import (
 )
 from ..systems.powers import FreeResponse
 from ..systems.transitions import run_responses
+from ..systems.varying import VaryingPlant
 from .moving import (
     difference_of,
     difference_without_one,
@@ -572,6 +573,21 @@ class Secret(Adjacency):
     def _first_moves(self, plant: Plant, horizon: int) -> Moves:
         """Return moves of a ``plant``'s state over a ``horizon``, at one of `_move_times`."""
         return self.moves(trajectory_manifold(plant, horizon))
+
+    def _over_periods(self, plant: VaryingPlant) -> Adjacency:
+        """Return the secret as one of the plant whose samples are a plant's periods.
+
+        Raises
+        ------
+        ValueError
+            If a period's inputs do not describe it.
+        """
+        raise ValueError(
+            "adjacency: a list of plants without a horizon hides one change of one signal "
+            "at one sample (DisturbanceAdjacency(radius)), or a displaced first state "
+            "(times=0): a change over samples of two periods is no input of one. Pass a "
+            "horizon for other secrets"
+        )
 
     def responses(self, plant: Plant, horizon: int) -> Responses:
         """Return a ``plant``'s output responses to the hidden moves, from balls."""

@@ -6,18 +6,21 @@ question comes up, so no design, certificate or loop looks at the parts' classes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
+
+from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.manifold import AffineManifold, Moves
 from ..privacy.horizon import Horizon
 from ..systems.linear import Plant
+from ..systems.varying import VaryingPlant
 from .disturbance import OF_ONE_PLANT, DisturbanceAdjacency
 from .disturbed import DisturbedManifold, DisturbedQuery, EndlessData
-from .secret import Responses, Secret, SecretInputs, keeping, seen_of
+from .secret import MOST_LENGTHS, Responses, Secret, SecretInputs, keeping, seen_of
 from .states import InitialStateAdjacency
 from .trajectory import OutputQuery, PlantManifold, PlantQuery, trajectory_manifold
 
@@ -89,6 +92,34 @@ class Secrets:
         return not self.hides_start
 
     @property
+    def mixes_shapes(self) -> bool:
+        """Whether some changes have any shape, and others a given one."""
+        return len({part.is_varying for part in self.disturbances}) > 1
+
+    @property
+    def of_any_shape(self) -> bool:
+        """Whether all changes have any shape within their size."""
+        return all(part.is_varying for part in self.disturbances)
+
+    @property
+    def of_few_shapes(self) -> bool:
+        """Whether all changes have one of so few given shapes that each is followed."""
+        for part in self.disturbances:
+            if part.is_varying or part.duration > MOST_LENGTHS:
+                return False
+        return True
+
+    @property
+    def move_in_time(self) -> bool:
+        """Whether the time of an event is hidden, not that it happens."""
+        return any(part.moved for part in self.disturbances)
+
+    @property
+    def longest(self) -> int:
+        """Samples of the longest change."""
+        return max(len(shape) for part in self.disturbances for shape in part.shapes)
+
+    @property
     def events(self) -> int:
         """Largest number of changes that may come in one run."""
         return max([part.events for part in self.disturbances], default=1)
@@ -124,6 +155,43 @@ class Secrets:
         """Return the responses to all moves under the dynamics of each of some plants."""
         return _responses(self, tuple(plants), int(horizon))
 
+    def one_by_one(self, plant: Plant, horizon: int) -> list[Responses]:
+        """Return a plant's responses to single changes, part by part, with their starts."""
+        return [_single(part).responses(plant, horizon) for part in self.disturbances]
+
+    def levels(self, plant: Plant, horizon: int) -> Iterator[Level]:
+        """Yield the parts whose changes are levels that are kept for several samples."""
+        for part in self.disturbances:
+            is_level = part.profiles is None and part.duration > 1
+            if not is_level or part.is_moving or part.is_varying:
+                continue
+            unit = replace(part, duration=1, times=None)
+            starts = replace(part, events=1).starts(horizon)
+            (apart,) = _single(unit).responses(plant, horizon).apart
+            yield Level(apart.columns, starts, part.duration)
+
+    @property
+    def simplest(self) -> list[Secret]:
+        """Of each part those changes that one signal makes, at one level, for a short time."""
+        found: list[Secret] = []
+        for part in self.disturbances:
+            simple = part
+            if part.profiles is None and not part.is_moving:
+                duration = min(part.duration, MOST_LENGTHS)
+                simple = replace(part, shape="level", together=False, duration=duration)
+            found.append(simple)
+        return found
+
+    def over_periods(self, plant: VaryingPlant) -> list[Adjacency]:
+        """Return the parts as secrets of the plant whose samples are a plant's periods.
+
+        Raises
+        ------
+        ValueError
+            If a period's inputs do not describe a part.
+        """
+        return [part._over_periods(plant) for part in self.parts]
+
     def entering(self, plant: Plant) -> SecretInputs:
         """Return all parts as inputs of a plant.
 
@@ -155,13 +223,37 @@ class Secrets:
         """
         if not all(part._suits_any_plant for part in self.parts):
             raise ValueError(_LATER_STATES)
-        if len(plants) > 1 and any(part.moved for part in self.disturbances):
+        if len(plants) > 1 and self.move_in_time:
             raise ValueError(OF_ONE_PLANT)
         every = [self.entering(plant) for plant in plants]
         kept = seen_of(every)
         if len(every) > 1 and not kept.any():
             kept[0] = True  # bounds for plants that vary are about states
         return keeping(every, kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The changes of a level over a run, made of unit changes at all samples and signals.
+
+    Attributes
+    ----------
+    columns : ndarray, shape (T p, T q)
+        Responses of the outputs to unit changes of one sample, time-major.
+    starts : ndarray of int
+        Samples at which the level may begin.
+    duration : int
+        Samples for which it is kept at most.
+    """
+
+    columns: NDArray
+    starts: NDArray
+    duration: int
+
+
+def _single(part: DisturbanceAdjacency) -> DisturbanceAdjacency:
+    """Return the same changes with the starts of single ones, as several have them."""
+    return replace(part, events=2, separation=part.moved + 1)
 
 
 @lru_cache(maxsize=2)  # a search for a floor asks again and again

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.adjacency import Radius, public_radius
+from ..core.adjacency import Adjacency, Radius, public_radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..numerics.arguments import helpful_fields
 from ..numerics.balls import (
@@ -423,6 +423,9 @@ class StateAdjacency(_OfStates):
     def _suits_any_plant(self) -> bool:  # type: ignore[override]
         return self.charts == "times" and self.times == (0,)
 
+    def _over_periods(self, plant: VaryingPlant) -> Adjacency:
+        return self if self.times == (0,) else super()._over_periods(plant)
+
     def uncertain(
         self, plant: Plant, widths: LinearSystem, horizon: int
     ) -> UncertainMoves:
@@ -531,6 +534,9 @@ class InitialStateAdjacency(_OfStates):
         norm = float(one_of(self.norm, "norm", (1, 2, np.inf)))
         self._set(norm=norm)
         self._check_fields()
+
+    def _over_periods(self, plant: VaryingPlant) -> Adjacency:
+        return self
 
     def moves(self, manifold: AffineManifold) -> Moves:
         axes = self._moves_at_first_sample(self._trajectory(manifold).plant)
