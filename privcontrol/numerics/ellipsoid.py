@@ -20,40 +20,34 @@ from .checks import real_array
 from .errors import UncertifiableError
 from .linalg import EPS, one_thread
 from .progress import search_round
-from .thresholds import ALIKE, CACHED, MOST_ROUNDS, ROUGH, ROUNDED
+from .thresholds import (
+    ALIKE,
+    CACHED,
+    FEW_ROUNDS,
+    LARGEST_EXCESS,
+    MANY_DIMENSIONS,
+    MOST_ROUNDS,
+    NEGLIGIBLE,
+    ROUGH,
+    ROUNDED,
+)
 
-#: Working points to start with; 4 r if that is more.
-_FIRST = 64
 #: Of two. Nearer to the end of the doubles a factor could be rounded to less than it
 #: must be.
 _MAX_EXPONENT = 900
-#: Condition of the points, after scaling each coordinate.
-_MAX_CONDITION = 1e14
-#: Newton steps without a tenth of progress after which rounding has the last word, where
-#: nobody pays for the gap.
-_MAX_STALLED = 6
-
-#: Multiplicative updates in hundreds of dimensions between two looks at all points, and
-#: how much lighter than the heaviest point one is that rests until then.
+#: Speed: multiplicative updates in hundreds of dimensions between two looks at all points.
+#: Those of the least weight rest until then.
 _LOOK_AROUND = 8
-_REMOTE = 20.0  # in logarithms
-#: Power of a scaling (two is Newton's where no two points share a direction), what is
-#: kept of the last one, and the least logarithm of a weight.
+#: Power of a scaling (two is Newton's where no two points share a direction), and what is
+#: kept of the last one.
 _POWER = 1.9
 _MOMENTUM = 0.65
-_LEAST_LOG = 60.0
 #: Speed: dimensions from which on an integral takes the place of factors.
 _WIDE = 64
-#: Fewest dimensions in which a search over some times saves any, how many times fewer
-#: moves than dimensions it has, what part of the gap it has, and the least weight that it
-#: proposes.
-_MANY = 256
+#: Speed: how many times fewer moves than dimensions a search over some times has.
 _THINNED = 4
-_SHARPER = 3
+#: Least weight with which a search begins, relative to the largest.
 _LIGHTEST = 1e-4
-
-#: Relative error of a coordinate of S^{-1} p beyond which nothing is certified.
-_MAX_ERROR = 1e-2
 
 
 @dataclass(frozen=True)
@@ -306,7 +300,7 @@ class _BallWeight:
             self._step = np.zeros_like(slope)
         self._step = _MOMENTUM * self._step + _POWER * slope
         values, self.axes = np.linalg.eigh(self.logs + self._step)
-        self.values = np.maximum(values, -_LEAST_LOG)
+        self.values = np.maximum(values, math.log(NEGLIGIBLE))
         self.logs = (self.axes * self.values) @ self.axes.T
 
 
@@ -392,7 +386,7 @@ class _Weighing:
 
     def choose(self, limits: NDArray) -> None:
         """Go on with points that weigh, and those that stick out by their limits (M,)."""
-        weighs = self.logs > self.logs.max(initial=-np.inf) - _REMOTE
+        weighs = self.logs > self.logs.max(initial=-np.inf) + math.log(NEGLIGIBLE)
         self.active = np.flatnonzero(weighs | (limits > 1))
 
     def scale(self, limits: NDArray) -> None:
@@ -403,7 +397,7 @@ class _Weighing:
         self._step[active] = np.where(onward * slope < 0, 0.0, _MOMENTUM * onward)
         self._step[active] += _POWER * slope
         moved = self.logs[active] + self._step[active]
-        self.logs[active] = np.maximum(moved, -_LEAST_LOG)
+        self.logs[active] = np.maximum(moved, math.log(NEGLIGIBLE))
         for ball in self.balls:
             ball.scale()
 
@@ -528,7 +522,7 @@ def _weights_over_time(
     """Weights (M,) from a search over some times, None where it would save nothing."""
     size, count = points.shape
     groups = count // period
-    if size < _MANY or count != groups * period or count > 2 * size:
+    if size < MANY_DIMENSIONS or count != groups * period or count > 2 * size:
         return None
     stride = -(-_THINNED * count // size)
     times = np.append(np.arange(0, groups - 1, stride), groups - 1)
@@ -540,9 +534,7 @@ def _weights_over_time(
     if not thinned.any():
         return None
     with search_round(0):
-        fewer = rough_shape_over_time(
-            thinned, tol / _SHARPER, period=period, floor=floor
-        )
+        fewer = rough_shape_over_time(thinned, tol, period=period, floor=floor)
     # the first and the last time weigh what they do among fewer, all others less
     weights = fewer.weights.reshape(-1, period)
     least = _LIGHTEST * weights.mean()
@@ -713,7 +705,7 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
     # with the rows of T scaled to one, the Frobenius norm of T is sqrt(size)
     scaled_inverse = inverse * np.linalg.norm(lower, axis=1)
     condition = np.sqrt(size) * np.linalg.norm(scaled_inverse)
-    if info or not condition < _MAX_CONDITION * size:
+    if info or not condition * EPS < size:
         raise _narrow(points)
     return lower, inverse
 
@@ -749,7 +741,7 @@ def _first_points(inverse: NDArray, points: NDArray) -> NDArray:
     size, count = points.shape
     inside = inverse @ points
     squares = np.einsum("ij,ij->j", inside, inside)
-    first = max(_FIRST, 4 * size)
+    first = 4 * size
     chosen = np.arange(min(first, count))
     if first < count:
         spanning = _spanning(inside)
@@ -839,7 +831,7 @@ def _optimise(it: _Iterate, tol: float) -> None:
         if gap < least:
             best = vars(it).copy()
             least = gap
-        if gap <= tol or stalled > _MAX_STALLED:
+        if gap <= tol or stalled > FEW_ROUNDS:
             break
         _step(it, tol, gap)
     vars(it).update(best)
@@ -1029,11 +1021,11 @@ def solution_error(lower: NDArray) -> NDArray:
     else:
         product = blas.dtrmm(1.0, np.abs(inverse), np.abs(lower), lower=1)
     error = gamma(size) * product
-    if not error.sum(axis=1).max() <= _MAX_ERROR:  # also catches NaN
+    if not error.sum(axis=1).max() <= LARGEST_EXCESS:  # also catches NaN
         raise UncertifiableError(
             f"points: expected {size} dimensions that double precision can separate, got "
             "points whose coordinates in their enclosing ellipsoid are uncertain by more "
-            "than one percent; pass points in coordinates that separate their scales"
+            "than a thousandth; pass points in coordinates that separate their scales"
         )
     # |S^{-1}| <= (I - R)^{-1} |inverse| with R >= |I - inverse S|
     rounding = gamma(size) * (product + np.eye(size))
