@@ -18,8 +18,6 @@ from .thresholds import PATIENCE
 SHORT = 2.0
 #: Speed: seconds between two looks at a clock, or at signals.
 BETWEEN_LOOKS = 0.2
-#: Share of the work from which on it says how long the rest will take.
-_TELLING = 0.02
 #: Rounds that a search is taken to have before it, however many it has had.
 _EXPECTED = 4
 
@@ -156,7 +154,7 @@ def timed_bar(progress: bool, faster: str) -> Iterator[None]:
             counted = 0
             while not stopped.wait(BETWEEN_LOOKS):
                 passed = int(monotonic() - start)
-                if whole.done[0] > _TELLING:
+                if whole.done[0] > 0:
                     bar.total = max(round(passed / whole.done[0]), passed + 1)
                 bar.update(passed - counted)
                 counted = passed
