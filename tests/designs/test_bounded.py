@@ -903,6 +903,26 @@ def test_balls_decide_within_a_billionth_of_a_wall(share, is_within, asked):
     assert len(balls) == asked
 
 
+@pytest.mark.parametrize("needed", [5_000, 15_000])
+def test_noise_is_drawn_again_up_to_10_000_times(needed):
+    exact = ExactNoise(designed(bound=14.0, life=20))
+    drawn = []
+
+    class Late(Room):
+        walls = draws = acceptance = uncertainty = decided = None
+
+        def share(self, first, fresh):
+            drawn.append(fresh)
+            return 0.5 if len(drawn) == needed else 2.0
+
+    room = Late(exact.room.total, exact.room.bound, 1)
+    if needed < 10_000:
+        room._within(np.zeros, 0, 1)
+        return
+    with pytest.raises(pc.PrivacyError, match="none of 10000 draws is within"):
+        room._within(np.zeros, 0, 1)
+
+
 def cancelling(apart, samples, changes=math.inf):
     """Two lags whose outputs cancel all but a part ``apart`` of each other."""
     size = 1.0 / apart

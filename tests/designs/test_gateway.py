@@ -14,6 +14,7 @@ from contextlib import closing
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import control as ct
 import numpy as np
@@ -113,6 +114,17 @@ def test_responses_hold_those_of_exact_arithmetic(times, varies):
                     with working_bits(20_000):  # all bits of the value
                         assert ball.contains(value)
                     assert ball.rad() <= 200 * size * 2.0**-bits
+
+
+def test_a_state_that_a_growing_mode_hides_is_followed_with_up_to_262144_bits():
+    """Errors double with each sample, and the state itself stays as it is."""
+    A = np.array([[3.0, -1.0], [2.0, 0.0]])  # modes 2 and 1
+    still = np.array([[1.0], [2.0]])
+    responses = _Responses(A, np.eye(2), ball_matrix(still))
+    for t in (20_000, 120_000):
+        assert [float(row[0]) for row in responses.at(t, 128)] == [1.0, 2.0]
+    with pytest.raises(pc.core.UncertifiableError, match="262144-bit arithmetic"):
+        responses.at(300_000, 128)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -925,11 +937,14 @@ def test_a_state_on_the_fine_grid_is_drawn_with_more_bits(monkeypatch, tmp_path)
     assert state.grid / coarse.grid == Rational(2) ** (COARSE_BITS - FINE_BITS)
 
 
-@pytest.mark.parametrize("share, is_refused", [(0.97, True), (1.03, False)])
-def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkeypatch):
-    """What is left of errors of the states, whitened: C (A - B C)^t for D = 1, side by side."""
-    design = noise("endless")
-    shaping = design.parts[0].shaping
+@pytest.mark.parametrize("share, is_refused", [(0.97, False), (1.03, True)])
+def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused):
+    """What is left of errors of the states, whitened: C (A - B C)^t for D = 1, side by side.
+
+    All of it may be 1e-24 of the noise, for some grid of the states.
+    """
+    part = noise("endless").parts[0]
+    shaping = part.shaping
     C = np.linalg.solve(shaping.D, shaping.C)
     left = shaping.A - shaping.B @ C
     dense = np.zeros((300, 300, len(left)))
@@ -939,17 +954,12 @@ def test_the_rounding_of_states_is_what_dense_maps_say(share, is_refused, monkey
             dense[t, t - age - 1] = row
         row = row @ left
     gain = np.linalg.norm(dense.reshape(300, -1), 2)
-    (state,) = ExactNoise(design)._states
-    finer = 2.0 ** (COARSE_BITS - FINE_BITS)
-    error = 2 * gain * np.sqrt(len(left)) * float(state.grid) * finer
-    assert exact._UNSEEN_ROUNDING * 1e9 == pytest.approx(1e-15)
-    monkeypatch.setattr(exact, "_UNSEEN_ROUNDING", share * error)
+    state = SimpleNamespace(grid=share * 1e-24 / (2 * gain * np.sqrt(len(left))))
     if not is_refused:
-        (state,) = ExactNoise(design)._states
-        assert state.bits == FINE_BITS
+        exact._check_rounding(part, state, np.zeros(1))
         return
     with pytest.raises(pc.PrivacyError, match="rounding of its state"):
-        ExactNoise(design)
+        exact._check_rounding(part, state, np.zeros(1))
 
 
 @pytest.mark.parametrize("reading", [1.0, [1.0, 2.0, 3.0], [[1.0], [2.0]]])

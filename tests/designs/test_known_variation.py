@@ -8,6 +8,8 @@ import scipy.stats
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.systems.linear import VaryingSystem
+from privcontrol.systems.transitions import spanned_back
 
 pytestmark = pytest.mark.filterwarnings("ignore::privcontrol.PrivacyWarning")
 
@@ -579,3 +581,18 @@ def test_changes_that_are_seen_after_the_run_alone_need_no_noise(together, durat
     for sys in (lag, [lag, ct.ss([[0.4]], [[1.0, 1.0]], [[1.0]], 0, 1.0)]):
         with pytest.raises(pc.PrivacyError, match="no hidden move changes"):
             pc.design_output_noise(sys, horizon=2, budget=BUDGET, adjacency=secret)
+
+
+@pytest.mark.parametrize("last, is_decided", [(1500, True), (1501, False)])
+def test_spans_of_two_states_are_decided_over_up_to_1500_samples(last, is_decided):
+    """A shear keeps the first state where it is."""
+    A = np.broadcast_to(np.array([[1.0, 1.0], [0.0, 1.0]]), (last + 1, 2, 2))
+    still = np.zeros((last + 1, 2, 1))
+    seen = np.ones((last + 1, 1, 2))
+    plant = VaryingSystem((A, still, seen, seen[:, :, :1]))
+    axis = np.array([[1.0], [0.0]])
+    if is_decided:
+        assert spanned_back(plant, axis, [0, last]).tolist() == [[1], [0]]
+        return
+    with pytest.raises(pc.core.UncertifiableError, match="it is not decided whether"):
+        spanned_back(plant, axis, [0, last])

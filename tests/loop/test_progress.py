@@ -1,6 +1,7 @@
 """Long runs show how far they are, and what is interrupted leaves nothing half done."""
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_a_bar_with_the_time_left_is_shown_where_it_is_asked_for(run, shown, cap
     assert capsys.readouterr().err == ""
     with pytest.raises(TypeError, match="progress: expected True or False"):
         run(progress="yes")
+
+
+def test_a_design_of_half_a_second_shows_no_bar(capsys):
+    pytest.importorskip("tqdm")
+    with bars.timed_bar(True, ""):
+        time.sleep(0.7)
+    assert capsys.readouterr().err == ""
 
 
 def test_an_interrupted_simulation_leaves_its_executor_usable(monkeypatch):
