@@ -198,7 +198,7 @@ def _folded(
     return [(heading, panels[::2]), ("", panels[1::2])]
 
 
-def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list:
+def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list[Line2D]:
     """The lines of one panel, from back to front."""
     drawn = sum(line.get_gid() == "trials" for line in ax.lines)
     cycle = (*([] if panel.color is None else [panel.color]), *COLORS)
@@ -272,7 +272,7 @@ def _entry(handles: list[Artist]) -> Artist:
     return handles[0]
 
 
-def finished_plot(ax: Axes, lines: list) -> ct.ControlPlot:
+def finished_plot(ax: Axes, lines: Sequence[Artist]) -> ct.ControlPlot:
     """Finish logarithmic axes, and return them and their lines as a `ControlPlot`.
 
     Plain numbers stand on axes that span less than two decades, those of 1, 2 and 5 on

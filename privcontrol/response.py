@@ -873,7 +873,7 @@ _MANY_WORKERS = 64
 
 
 def run_trials(
-    task: Callable,
+    task: Callable[..., Any],
     trials: int,
     *,
     rng: Seed = None,
@@ -915,7 +915,7 @@ def run_trials(
 
     placed = _places(task, trials) if executor is None else {}
 
-    def made() -> Iterator[tuple]:
+    def made() -> Iterator[tuple[Any, ...]]:
         for index, start in enumerate(range(0, trials, block)):
             keep = min(block, trials - start)
             within = slice(start, start + keep)
@@ -944,7 +944,7 @@ def run_trials(
     return placed | found
 
 
-def _places(task: Callable, trials: int) -> dict[str, NDArray]:
+def _places(task: Callable[..., Any], trials: int) -> dict[str, NDArray]:
     """Return arrays for what a task writes into its place, by name."""
     places = {}
     for name, shape in getattr(task, "shapes", {}).items():
@@ -975,14 +975,21 @@ def _collect(
 
 
 def _run_block(
-    task: Callable, entropy: list[int], block: int, keep: int, index: int, data: Mapping
+    task: Callable[..., Any],
+    entropy: list[int],
+    block: int,
+    keep: int,
+    index: int,
+    data: Mapping[Any, Any],
 ) -> dict[str, NDArray | None]:
     """Run the task with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)
 
 
-def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int, Any]]:
+def _in_flight(
+    jobs: Iterable[tuple[Any, ...]], executor: Executor
+) -> Generator[tuple[int, Any]]:
     """Yield blocks as they complete, a few for each worker at a time.
 
     Those not started are cancelled when one fails or the consumer stops.
@@ -990,7 +997,7 @@ def _in_flight(jobs: Iterable[tuple], executor: Executor) -> Generator[tuple[int
     workers = getattr(executor, "_max_workers", None) or _MANY_WORKERS
     limit = 2 * workers + 1
     queue = iter(enumerate(jobs))
-    pending: dict[Future, int] = {}
+    pending: dict[Future[Any], int] = {}
     try:
         while True:
             for index, job in islice(queue, limit - len(pending)):

@@ -465,9 +465,9 @@ class Secret(NamedTuple):
     a "ball" of them, "any" up to one each, or any of an "energy" up to one.
     """
 
-    columns: list
+    columns: list[Columns]
     starts: range
-    changes: list
+    changes: list[tuple[object, object]]
     events: int = 1
     apart: int = 0
     is_endless: bool = False
@@ -1617,7 +1617,7 @@ def prove_stable(taps):
 SIGNALS = "disturbanceadjacency"
 SECRETS = "stateadjacency", "initialstateadjacency", SIGNALS
 #: Fields of a secret that some kinds and files leave out.
-USUAL: dict = dict.fromkeys(["norm", "times", "profiles", "window"])
+USUAL: dict[str, object] = dict.fromkeys(["norm", "times", "profiles", "window"])
 USUAL |= {"shape": "level", "duration": 1, "events": 1, "separation": 0, "moved": 0}
 USUAL |= {"which": False, "together": False}
 

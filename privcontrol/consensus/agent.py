@@ -136,7 +136,7 @@ class Agent:
         value: ArrayLike,
         shared: Mapping[Hashable, bytes] | None = None,
         *,
-        path: str | PathLike | None = None,
+        path: str | PathLike[str] | None = None,
     ) -> None:
         instance_of(noise, AgentNoise, "noise", "consensus.noise")
         network = noise.network
@@ -193,7 +193,7 @@ class Agent:
                     self._remember(**decode(record))
 
     @property
-    def neighbours(self) -> tuple:
+    def neighbours(self) -> tuple[Hashable, ...]:
         """Names of those whose messages it listens to."""
         return tuple(self._weights)
 
@@ -440,7 +440,7 @@ class Agent:
             f"{self.steps} updates)"
         )
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(
             "an agent holds a private value and its noise, and is not pickled; make it "
             "where the value is, with path= to take it up again"

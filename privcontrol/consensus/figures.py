@@ -158,7 +158,7 @@ def _positive(curve: NDArray) -> NDArray:
 def plot_network(
     consensus: PrivateConsensus,
     *,
-    pos: ArrayLike | Mapping | None = None,
+    pos: ArrayLike | Mapping[Hashable, ArrayLike] | None = None,
     coalition: Sequence[Hashable] | None = None,
     ax: Axes | None = None,
 ) -> Axes:

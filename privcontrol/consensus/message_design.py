@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -58,8 +58,8 @@ _EVEN = 0.02
 )
 def private_consensus(
     graph: object,
-    budget: PrivacyBudget | Sequence[PrivacyBudget] | Mapping,
-    radius: ArrayLike | Mapping,
+    budget: PrivacyBudget | Sequence[PrivacyBudget] | Mapping[Hashable, PrivacyBudget],
+    radius: ArrayLike | Mapping[Hashable, float],
     *,
     family: str = "gaussian",
     weights: str = "given",
@@ -379,14 +379,14 @@ def _least_share(
     the agents' sizes over what is allowed, by their exposure.
     """
 
-    def excess(scaled: AgentNoise, among: Sequence[tuple] = ()) -> float:
+    def excess(scaled: AgentNoise, among: Sequence[tuple[int, ...]] = ()) -> float:
         return math.log(over_allowed(scaled.exposure_to_any(coalition, among)).max())
 
     def with_share(log_share: float) -> AgentNoise:
         share = np.where(among_whom, math.exp(log_share), 1.0)
         return replace(noise, scales=noise.scales * share)
 
-    def least_towards(coalitions: Sequence[tuple]) -> AgentNoise:
+    def least_towards(coalitions: Sequence[tuple[int, ...]]) -> AgentNoise:
         least = with_share(_LEAST_OWN)
         if excess(least, coalitions) <= 0:
             return least  # the others' noise hides them
@@ -407,8 +407,8 @@ def _least_share(
         )
     else:
         # what meets the budget towards some coalitions, until no other one is worse
-        among: set[tuple] = set()
-        worst: set[tuple] = {()}
+        among: set[tuple[int, ...]] = set()
+        worst: set[tuple[int, ...]] = {()}
         while not worst <= among:
             among |= worst
             found = least_towards(tuple(among))

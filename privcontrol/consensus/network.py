@@ -73,7 +73,7 @@ class Network:
     (3, 3, 0.25)
     """
 
-    nodes: tuple | range
+    nodes: tuple[Hashable, ...] | range
     iteration: sparse.csr_array
 
     def __len__(self) -> int:
@@ -290,7 +290,7 @@ def _find_core(network: Network, degree: int) -> tuple[NDArray, int]:
         return inside, network.connectivity
     positions = np.flatnonzero(inside)
     core = Network(range(len(positions)), network.iteration[positions][:, positions])
-    parts = connected_components(core.iteration, directed=False, return_labels=False)
+    parts, _ = connected_components(core.iteration, directed=False)
     return inside, core.connectivity if parts == 1 else 0
 
 
@@ -350,7 +350,7 @@ def read_network(
     """
     one_of(weights, "weights", WEIGHTS)
     instance_of(weight, str, "weight")
-    nodes: tuple | range
+    nodes: tuple[Hashable, ...] | range
     if isinstance(graph, Network):
         nodes = graph.nodes
         matrix = _from_matrix(graph.iteration)
@@ -377,7 +377,7 @@ def read_network(
 
 def _from_networkx(
     graph: networkx.Graph, weight: str, *, given: bool
-) -> tuple[tuple, sparse.csr_array]:
+) -> tuple[tuple[Hashable, ...], sparse.csr_array]:
     """Nodes and weight matrix of a networkx graph, with unit weights by default."""
     import networkx as nx
 
@@ -411,11 +411,11 @@ def _from_networkx(
     return nodes, _from_matrix(nx.to_scipy_sparse_array(graph, weight=weight))
 
 
-def _from_matrix(graph: ArrayLike) -> sparse.csr_array:
+def _from_matrix(graph: Any) -> sparse.csr_array:
     """Weight matrix of a dense or sparse one, without its diagonal."""
-    given: sparse.sparray = graph
-    if not sparse.issparse(given):
-        given = sparse.csr_array(real_array(given, "graph", ndim=2))
+    given = graph
+    if not sparse.issparse(graph):
+        given = sparse.csr_array(real_array(graph, "graph", ndim=2))
     if given.ndim != 2 or given.shape[0] != given.shape[1]:
         raise ValueError(
             f"graph: expected a square weight matrix (n, n), got shape {given.shape}"
@@ -452,7 +452,7 @@ def _undirected_and_connected(matrix: sparse.csr_array) -> sparse.csr_array:
                 "which does not preserve the average; pass (W + W.T) / 2"
             )
         matrix = ((matrix + matrix.T) / 2).tocsr()
-    parts = connected_components(matrix, directed=False, return_labels=False)
+    parts, _ = connected_components(matrix, directed=False)
     if parts > 1:
         raise ValueError(
             f"graph: expected a connected network, got {parts} components; the average "
@@ -477,7 +477,8 @@ def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
         # two copies of a bipartite graph, with every edge led from one to the other,
         # fall apart
         double = sparse.block_array([[None, iteration], [iteration, None]])
-        if connected_components(double, directed=False, return_labels=False) == 2:
+        parts, _ = connected_components(double, directed=False)
+        if parts == 2:
             smallest = -1.0
     if smallest <= -1 + FINE:
         raise ValueError(
@@ -492,6 +493,6 @@ def _lanczos(
 ) -> float:
     """The extreme eigenvalue of a large symmetric matrix that `which` names."""
     start = np.random.default_rng(0).standard_normal(matrix.shape[0])
-    options = {"v0": start, "tol": 1e-9, "return_eigenvectors": False}
+    options: dict[str, Any] = {"v0": start, "tol": 1e-9, "return_eigenvectors": False}
     options["maxiter"] = restarts
     return float(eigsh(matrix, k=1, which=which, **options)[0])

@@ -135,7 +135,7 @@ class PrivateConsensus(Frozen):
     """
 
     network: Network
-    nodes: tuple | range
+    nodes: tuple[Hashable, ...] | range
     scales: NDArray
     adjacency: NodeAdjacency
     family: str
@@ -388,10 +388,10 @@ class PrivateConsensus(Frozen):
         W = np.kron(self.network.iteration.toarray(), each)
         identity = np.eye(n)
         L = identity - W
-        factor = self.noise.factor()
-        if factor.ndim == 1:
-            factor = np.diag(factor)
-        factor = np.kron(factor, each)
+        own = self.noise.factor()
+        if own.ndim == 1:
+            own = np.diag(own)
+        factor = np.kron(own, each)
         return ct.ss(
             np.block([[W, -L], [np.zeros((n, n)), identity]]),
             np.vstack([-L @ factor, factor]),
@@ -411,7 +411,7 @@ class PrivateConsensus(Frozen):
         value: ArrayLike,
         shared: Mapping[Hashable, bytes] | None = None,
         *,
-        path: str | PathLike | None = None,
+        path: str | PathLike[str] | None = None,
     ) -> Agent:
         """Return the code of one agent, to be run where its value is known.
 
@@ -825,7 +825,7 @@ class PrivateConsensus(Frozen):
         )
 
 
-def worst_coalition(consensus: PrivateConsensus) -> tuple:
+def worst_coalition(consensus: PrivateConsensus) -> tuple[Hashable, ...]:
     """Return the names of the agents against whom the guarantee is weakest.
 
     They are as many as ``consensus.coalition``, and surround the most exposed node, or

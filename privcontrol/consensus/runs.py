@@ -85,7 +85,7 @@ class Propagation:
     Entries of vectors are columns next to those of the other trials.
     """
 
-    parts: list  # of I - L, from `row_parts`
+    parts: list[tuple[slice, sparse.csc_array]]  # of I - L, from `row_parts`
     noise: AgentNoise  # of the first messages y(0) = x(0) + gamma
     deviation: NDArray  # x(0) - mean(x(0)), shape (n, d)
     average: NDArray  # mean(x(0)), shape (d,)

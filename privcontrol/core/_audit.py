@@ -376,7 +376,9 @@ def _starts_from(plant: Any, state: NDArray, image: NDArray) -> bool:
     return bool(gap <= CERTAIN * np.linalg.norm(image))
 
 
-def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:
+def _along(
+    linear: Mechanism, move: NDArray, sample: Callable[..., Any] | None
+) -> _Test:
     """Return the test of a move of the data, by the likelihood ratio.
 
     Releases are those of the mechanism at zero and at the move, without its manifold's
@@ -398,7 +400,7 @@ def _along(linear: Mechanism, move: NDArray, sample: Callable | None) -> _Test:
     return _Test(draw, linear.query.size, _likelihood_ratio(linear.noise, image))
 
 
-def _published(simulate: Callable, move: NDArray, entries: int) -> _Test:
+def _published(simulate: Callable[..., Any], move: NDArray, entries: int) -> _Test:
     """Return the test of all that a loop publishes from the state 0 or from the move."""
 
     def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
@@ -439,7 +441,7 @@ def _batched(
     def called(batch: NDArray, rng: np.random.Generator) -> NDArray:
         return np.asarray(mechanism(batch, rng=rng), float)
 
-    ask: Callable = called
+    ask: Callable[..., Any] = called
     if not isinstance(mechanism, Released):  # it withholds what a model says by itself
         trial = "mech(batch, rng=np.random.default_rng(0))"
         advice = f"Try it on a batch of public inputs: {trial}"
@@ -525,7 +527,9 @@ def _fitted(test: _Test, size: int, rng: np.random.Generator) -> list[_Test]:
             moment = (np.abs(drawn - centre) ** power).mean(axis=0)
             laws.append((centre, np.maximum(moment ** (1 / power), least)))
 
-        def score(released: NDArray, power: int = power, laws: list = laws) -> NDArray:
+        def score(
+            released: NDArray, power: int = power, laws: list[Any] = laws
+        ) -> NDArray:
             near, far = (
                 (np.abs(released - centre) / spread) ** power / power + np.log(spread)
                 for centre, spread in laws

@@ -482,7 +482,7 @@ def _box_corners(units: NDArray) -> NDArray | None:
     return np.hstack(corners)
 
 
-def _names(entries: Iterable) -> list[str]:
+def _names(entries: Iterable[object]) -> list[str]:
     """Return the names of entries given by index or label."""
     return [x if isinstance(x, str) else f"entry {x}" for x in entries]
 
@@ -539,7 +539,7 @@ def _position(manifold: AffineManifold, entry: Entry) -> int:
     )
 
 
-class _Radii(dict):
+class _Radii(dict[str, float]):
     """Radii by name that do not change, since guarantees are compared by them."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
@@ -548,7 +548,7 @@ class _Radii(dict):
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return _Radii, (dict(self),)
 
 

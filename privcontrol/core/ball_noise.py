@@ -109,10 +109,10 @@ class BallNoise(Noise):
                 f"{bound}; choose a larger one"
             )
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return _made, (self.factor, self.rate, self.bound)
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return (*array_identity(self.factor), self.rate, self.bound)
 
     @property
@@ -238,10 +238,10 @@ class BlockNoise(BallNoise):
         self._set(sizes=sizes)
         super().__init__(factor, rate=1.0)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return BlockNoise, (self.factor, self.sizes)
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return (*super()._identity(), self.sizes)
 
     @property

@@ -105,7 +105,7 @@ def _largest(constraint: Constraint) -> float:
 
 
 def _constraints(
-    constraints: Callable, covariance: Expression, cp: ModuleType
+    constraints: Callable[..., Any], covariance: Expression, cp: ModuleType
 ) -> list[Any]:
     """Return the user's constraints, checked."""
     if not callable(constraints):

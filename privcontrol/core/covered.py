@@ -248,7 +248,7 @@ class Covered:
         if not told.any():
             return ()
         kernel: Any = manifold.kernel
-        if scipy.sparse.issparse(kernel):
+        if isinstance(kernel, scipy.sparse.sparray | scipy.sparse.spmatrix):
             kernel = kernel.toarray()
         determined = spanned(kernel, left[told]) & kernel.any(axis=1)
         words = "anything outside the noise's column space, which is published exactly"

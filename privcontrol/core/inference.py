@@ -50,7 +50,7 @@ class Released(ABC):
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
         """The release for the input x."""
 
-    def then(self, function: Callable) -> PostProcessed:
+    def then(self, function: Callable[..., Any]) -> PostProcessed:
         """Return the same release and guarantee, post-processed (IP, Proposition 1).
 
         The function gets the released array, batched as the release is, and must see
@@ -83,7 +83,7 @@ class PostProcessed(Released):
     """A mechanism followed by a function of its release, made by ``mechanism.then``."""
 
     mechanism: Released
-    function: Callable
+    function: Callable[..., Any]
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
     scale: float | NDArray = field(init=False, repr=False)
 
@@ -100,7 +100,7 @@ class PostProcessed(Released):
 class _Perturbation(Released):
     """A model with noise of one size, which hides the moves of one input."""
 
-    model: Callable
+    model: Callable[..., Any]
     budget: PrivacyBudget
     _: KW_ONLY
     radius: float | Sequence[float] | None = None
@@ -109,7 +109,7 @@ class _Perturbation(Released):
     releases: int = 1
     size: int | None = None
     domain: tuple[ArrayLike, ArrayLike] | None = None
-    metric: tuple[Callable, float] | None = None
+    metric: tuple[Callable[..., Any], float] | None = None
     scale: float | NDArray = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
 
@@ -495,7 +495,7 @@ class OutputPerturbation(_Perturbation):
         return steepness, bound.p, f"certified, {bound.method}"
 
 
-def real_outputs(model: Callable, x: NDArray) -> NDArray:
+def real_outputs(model: Callable[..., Any], x: NDArray) -> NDArray:
     """The model's answer to a copy of x: finite real numbers."""
     outputs = _answer(model, x.copy(), np.asarray)
     if outputs.dtype.kind != "f":
@@ -513,7 +513,9 @@ def real_outputs(model: Callable, x: NDArray) -> NDArray:
 
 
 def _answer(
-    model: Callable, x: NDArray, read: Callable = lambda outputs: outputs
+    model: Callable[..., Any],
+    x: NDArray,
+    read: Callable[..., Any] = lambda outputs: outputs,
 ) -> Any:
     """The model's answer, read and checked where nothing that it raises is shown."""
 

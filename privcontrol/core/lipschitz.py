@@ -109,7 +109,7 @@ class LipschitzBound(float, Frozen):
         norms = f"p={self.p}, q={self.q}"
         return f"LipschitzBound({float(self)!r}, {norms}, method={self.method!r})"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return partial(LipschitzBound, **vars(self)), (float(self),)
 
 

@@ -101,7 +101,7 @@ class Query(Protocol):
         self, data: NDArray, errors: NDArray | None
     ) -> tuple[NDArray, NDArray]: ...
 
-    def _ball_product(self, data: NDArray | Sequence) -> BallMatrix | None: ...
+    def _ball_product(self, data: NDArray | Sequence[Any]) -> BallMatrix | None: ...
 
 
 class Moves(ABC):
@@ -196,7 +196,7 @@ class FiniteMoves(Moves):
     #: Bounds of the errors of `data`, or of `columns` without data.
     errors: NDArray | None = field(default=None, kw_only=True)
     #: `data` as M columns of exact rationals.
-    rationals: list | None = field(default=None, kw_only=True, repr=False)
+    rationals: list[Any] | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def vectors(self) -> NDArray:
@@ -342,7 +342,7 @@ class EllipsoidMoves(Moves):
 _MOST_RATIONALS = 30_000
 
 #: A vector of integers or rationals as its support and the entries there.
-Sparse = tuple[Sequence[int], Sequence]
+Sparse = tuple[Sequence[int], Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -554,7 +554,7 @@ def refuse_range(entries: NDArray) -> None:
         )
 
 
-def null_vector(rows: list, width: int) -> list[int] | None:
+def null_vector(rows: list[Any], width: int) -> list[int] | None:
     """The direction of ``width`` integers orthogonal to the rows, if there is one only."""
     if width == 1:
         return [1]
@@ -564,7 +564,7 @@ def null_vector(rows: list, width: int) -> list[int] | None:
     return [int(row[0]) for row in basis.tolist()]
 
 
-def sparse(entries: Sequence) -> Sparse:
+def sparse(entries: Sequence[Any]) -> Sparse:
     """The support of a vector, and the entries there."""
     support = tuple(j for j, x in enumerate(entries) if x)
     return support, [entries[j] for j in support]
@@ -647,7 +647,7 @@ class AffineManifold(Frozen):
         labels: Sequence[str] | None = None,
         pinned: str = "raise",
     ) -> None:
-        dense: Callable | None = getattr(D, "toarray", None)
+        dense: Callable[..., Any] | None = getattr(D, "toarray", None)
         ties = real_array(D if dense is None else dense(), "D")
         if ties.ndim != 2:
             raise ValueError(
@@ -807,7 +807,7 @@ class AffineManifold(Frozen):
         # components hold rationals, which do not pickle
         return {k: v for k, v in self.__dict__.items() if k != "_components"}
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         given = self._constraint is None
         arrays = self._constraint or (self.kernel, self.origin)
         return (given, self.labels, *(array_identity(array) for array in arrays))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from json import dumps
 from numbers import Real
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -200,13 +200,16 @@ class InBox(InBall):
 class InMetric(InBall):
     """Moves by at most a radius in a metric, of which a map into a normed space is read."""
 
-    function: Callable
+    function: Callable[..., Any]
     name: str
     steepness: float
 
     @classmethod
     def of(
-        cls, ball: BallAdjacency, size: int | None, metric: tuple[Callable, float]
+        cls,
+        ball: BallAdjacency,
+        size: int | None,
+        metric: tuple[Callable[..., Any], float],
     ) -> InMetric:
         """Return the moves in a metric of a map and its Lipschitz constant, checked."""
         if isinstance(ball.radius, tuple):
@@ -280,7 +283,7 @@ def model_input(
     norm: float,
     size: int | None,
     domain: tuple[ArrayLike, ArrayLike] | None,
-    metric: tuple[Callable, float] | None,
+    metric: tuple[Callable[..., Any], float] | None,
 ) -> InBall:
     """Return the moves that are hidden of an input, checked."""
     is_anything = isinstance(radius, Real) and radius == math.inf

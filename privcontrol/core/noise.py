@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
@@ -277,10 +277,10 @@ class Noise(Frozen, ABC):
             )
         self._set(factor=array)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[NDArray]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.factor,)
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return array_identity(self.factor)
 
     @property

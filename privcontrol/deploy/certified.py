@@ -116,7 +116,7 @@ class Run:
         return gateway
 
 
-def _drawn(noise: OutputNoise) -> tuple:
+def _drawn(noise: OutputNoise) -> tuple[object, ...]:
     """Return what decides the noise's values, without what is promised of them."""
     return noise.plant_data, noise.horizon, noise.family, noise.parts
 

@@ -507,7 +507,7 @@ def _taken(path: Path) -> FileExistsError:
     )
 
 
-def _check_rule(opening: dict, rule: str | None, path: str | Path) -> None:
+def _check_rule(opening: dict[str, Any], rule: str | None, path: str | Path) -> None:
     """Raise an error if a run of blocks began by another rule for their walls."""
     if opening.get("walls") != rule:
         raise ValueError(

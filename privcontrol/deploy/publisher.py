@@ -108,7 +108,7 @@ class Publisher:
         exact: DrawnNoise,
         store: Store,
         ledger: PrivacyLedger | None,
-    ) -> list[dict]:
+    ) -> list[dict[str, Any]]:
         """Set all attributes, and return what was drawn before."""
         self._signals = signals
         self._exact = exact
@@ -187,7 +187,7 @@ class Publisher:
         if self._unused < known:
             raise another_copy(known)
 
-    def _restore(self, draws: list[dict]) -> None:
+    def _restore(self, draws: list[dict[str, Any]]) -> None:
         """Restore what was drawn before."""
         once = {"first": 0, "bits": self._state["once"] or [], "states": []}
         for draw in [once, *draws]:
@@ -202,7 +202,7 @@ class Publisher:
         _LOG.info("gateway %s resumed at sample %d", self._identity[:8], self._next)
 
     @property
-    def _state(self) -> dict:
+    def _state(self) -> dict[str, Any]:
         return self._known.state
 
     @property
@@ -513,7 +513,7 @@ class Publisher:
         """Whether the file needs no entries of samples that were published."""
         return not (self._exact.has_memory or self._exact.room.ahead)
 
-    def _draw(self, start: int, spans: list[range], fresh: Entries) -> dict:
+    def _draw(self, start: int, spans: list[range], fresh: Entries) -> dict[str, Any]:
         """Return what the file has to hold of spans of samples from a sample on."""
         exact = self._exact
         numbers = exact.numbers(start, spans[-1].stop if spans else start)
@@ -553,7 +553,7 @@ class Publisher:
     def _write(
         self,
         fresh: Entries,
-        draw: dict | None = None,
+        draw: dict[str, Any] | None = None,
         *,
         forget: bool = False,
         **changes: object,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Final
 
 import numpy as np
 import scipy.linalg
@@ -38,7 +39,7 @@ _NEAR = 1 - 1e-2
 #: How much sharper the next ellipsoid is than it has to be.
 _SHARPER = 0.1
 #: Divide and conquer, the default, fails to converge on some nearly orthogonal matrices.
-_DRIVER = "gesvd"
+_DRIVER: Final = "gesvd"
 
 
 # -- several models without a floor ------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..numerics.balls import BallMatrix, ball_matrix, midpoints, working_bits
+from ..numerics.balls import Ball, BallMatrix, ball_matrix, midpoints, working_bits
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS, nonzero
 from ..numerics.thresholds import SHARP
@@ -202,7 +202,7 @@ def _ratio(variance: float, error: float) -> float:
     return math.inf if variance > 0 else 0.0
 
 
-def _rows(rows: list, width: int) -> BallMatrix:
+def _rows(rows: list[list[Ball]], width: int) -> BallMatrix:
     """Rows of balls as a matrix, also where there are none."""
     return ball_matrix(rows) if rows else ball_matrix(np.zeros((0, width)))
 

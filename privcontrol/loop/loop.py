@@ -82,7 +82,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
 
     data: LoopData
     noise: OutputNoise | None = field(init=False, compare=False)
-    history: tuple = field(init=False, compare=False)
+    history: tuple[Any, ...] = field(init=False, compare=False)
 
     Q = property(lambda self: self.data.weights.Q, doc="Weight of the states, (n, n).")
     R = property(lambda self: self.data.weights.R, doc="Weight of the inputs, (m, m).")

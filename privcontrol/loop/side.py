@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 import control as ct
 import numpy as np
@@ -239,7 +239,7 @@ def _given(
     return semidefinite(value, name, size, hint)
 
 
-def _of_each_sample(value: ArrayLike) -> list | None:
+def _of_each_sample(value: ArrayLike) -> list[ArrayLike] | None:
     """Return the matrices of a list of them, None for one matrix."""
     if isinstance(value, np.ndarray):
         return list(value) if value.ndim == 3 else None
@@ -582,7 +582,7 @@ class NonlinearSide(Side):
         return inputs
 
     def _called(
-        self, function: Callable, t: int, states: NDArray, inputs: NDArray
+        self, function: Callable[..., Any], t: int, states: NDArray, inputs: NDArray
     ) -> NDArray:
         """The plant's function on columns of trials.
 

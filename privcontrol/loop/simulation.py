@@ -133,7 +133,7 @@ def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
         )
 
 
-def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list:
+def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list[NDArray]:
     """The inputs of ``loop.system``, as references, exogenous signals and eta."""
     blocks = []
     if loop.law.references:

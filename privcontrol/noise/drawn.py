@@ -135,7 +135,7 @@ class DrawnNoise:
         #: Whether it depends on what was drawn for earlier ones.
         self.remembers = self.has_memory or self.has_state
 
-    def recipe(self) -> dict | None:
+    def recipe(self) -> dict[str, Any] | None:
         """Return what `made` makes it of again, or None if a part cannot be written."""
         parts = [part.recipe() for part in self._parts]
         if None in parts:
@@ -272,7 +272,7 @@ class ExactPart(ABC):
         """Drop what no sample from t on depends on."""
         return
 
-    def recipe(self) -> dict | None:
+    def recipe(self) -> dict[str, Any] | None:
         """Return its matrices by the names that its constructor knows, as JSON."""
         return None
 
@@ -283,7 +283,7 @@ class _Written(ExactPart):
     def __init__(self, **matrices: NDArray | float) -> None:
         self._matrices = matrices
 
-    def recipe(self) -> dict:
+    def recipe(self) -> dict[str, Any]:
         return {"part": self.name, **encode(self._matrices)}
 
 

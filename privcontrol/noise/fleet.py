@@ -424,7 +424,7 @@ def units_of(
     if systems is None:
         return None
     owners = [unit for unit in units for _ in unit.outputs]
-    found: dict[tuple, tuple[NoisePart, Units]] = {}
+    found: dict[tuple[object, int], tuple[NoisePart, Units]] = {}
     for system, unit in zip(systems, owners, strict=True):
         found[system, id(unit)] = (Filtered(system), unit)
     return list(found.values())
@@ -442,7 +442,7 @@ def _kinds_of(
         for group in part.groups
         for places in group.places.tolist()
     }
-    found: dict[tuple, tuple[NoisePart, Units]] = {}
+    found: dict[tuple[object, int], tuple[NoisePart, Units]] = {}
     for unit in units:
         for outputs in unit.outputs.tolist():
             noise = noises.get(tuple(outputs))

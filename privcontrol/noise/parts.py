@@ -689,7 +689,7 @@ class FlooredNoise(GaussianNoise):
     def __init__(self, structured: NDArray, floor: NDArray) -> None:
         self._set(structured=structured, floor=floor)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return FlooredNoise, (self.structured, self.floor)
 
     @property
@@ -725,7 +725,7 @@ class FlooredBallNoise(BallNoise):
         factor = np.hstack([columns, np.diag(floor)])
         self._set(factor=factor)
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         return _floored_ball, (self.structured, self.floor, self.bound)
 
     @property

@@ -263,7 +263,7 @@ class SummedNoise(ByContent):
     request: Any = field(default=None, compare=False)
     kept: Bound | None = field(default=None, kw_only=True)
     process: NoiseProcess = field(init=False, compare=False)
-    _promised: tuple | None = field(default=None, compare=False, kw_only=True)
+    _promised: tuple[Any, ...] | None = field(default=None, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Bind the guarantee to what it is about.
@@ -284,7 +284,12 @@ class SummedNoise(ByContent):
                 "promised: expected none, since the design sets it; design_output_noise makes "
                 "noise"
             )
-        about: tuple = (self.plant_data, self.horizon, self.family, self.parts)
+        about: tuple[Any, ...] = (
+            self.plant_data,
+            self.horizon,
+            self.family,
+            self.parts,
+        )
         about = (*about, self.guarantee, self.kept)
         known, request = self._promised or (about, self.request)
         object.__setattr__(self, "_promised", (known, request))

@@ -22,7 +22,7 @@ import math
 import os
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsInt
 
 import lazy_loader
 import numpy as np
@@ -164,13 +164,15 @@ def _inverse_by_blocks(lower: NDArray) -> BallMatrix:
     return block_balls([[first, none], [across, last]])
 
 
-def residue_rank(entries: Sequence, width: int) -> int:
+def residue_rank(entries: Sequence[SupportsInt], width: int) -> int:
     """Return the rank of rows of residues, a lower bound of that of the numbers."""
     rows = len(entries) // width
     return int(nmod_mat(rows, width, list(map(int, entries)), _PRIME).rank())
 
 
-def ball_matrix(source: ArrayLike | RationalMatrix | Sequence) -> BallMatrix:
+def ball_matrix(
+    source: ArrayLike | RationalMatrix | Sequence[Sequence[Ball | Rational]],
+) -> BallMatrix:
     """Return a matrix of balls from doubles (m, n), rationals, or rows of balls.
 
     Doubles are exact. Rationals are enclosed at the working precision. A vector (n,) of

@@ -199,7 +199,7 @@ def quoted(value: object) -> str:
         return f"a huge {type(value).__name__}"
 
 
-def one_of(value: object, name: str, known: tuple) -> Any:
+def one_of(value: object, name: str, known: tuple[Any, ...]) -> Any:
     """Return a value among the known options, or raise an error that lists them."""
     plain = isinstance(value, str | Real) and not isinstance(value, bool | np.bool_)
     if plain and value in known:
@@ -220,7 +220,7 @@ def instance_of(value: object, kind: type, name: str, example: str = "") -> Any:
     return value
 
 
-def sequence_of(value: object, name: str, what: str) -> list:
+def sequence_of(value: object, name: str, what: str) -> list[Any]:
     """Return the entries of a list, tuple, range, set or array as a list."""
     known = (list, tuple, range, set, frozenset, np.ndarray)
     if not isinstance(value, known) or (

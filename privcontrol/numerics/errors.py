@@ -120,7 +120,11 @@ def warn_user(text: str, category: type[Warning] = PrivacyWarning) -> None:
 
 
 def answer(
-    function: Callable, what: str, advice: str, *inputs: ArrayLike, **options: object
+    function: Callable[..., Any],
+    what: str,
+    advice: str,
+    *inputs: ArrayLike,
+    **options: object,
 ) -> Any:
     """Return ``function(*inputs, **options)``, or raise an error without its text.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Compared:
     """Base of classes whose objects are equal if their `_identity` is."""
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         """The hashable facts that make two objects of this class equal."""
         return (id(self),)
 
@@ -35,9 +35,9 @@ class ByContent(Compared):
     not count.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # subclasses are dataclasses
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         compared = (field.name for field in fields(self) if field.compare)
         return tuple(comparable(getattr(self, name)) for name in compared)
 
@@ -80,7 +80,7 @@ def freeze_arrays(record: DataclassInstance) -> None:
             object.__setattr__(record, field.name, value)
 
 
-def array_identity(array: NDArray) -> tuple:
+def array_identity(array: NDArray) -> tuple[tuple[int, ...], bytes]:
     """The shape and bytes of an array, with zeros of one sign."""
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
 

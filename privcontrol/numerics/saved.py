@@ -24,6 +24,7 @@ from types import UnionType
 from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .thresholds import MOST_HELD
 
@@ -47,7 +48,7 @@ class Saved:
     where they have their default, so a file says nothing of what it does not have.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, Field]]  # subclasses are dataclasses
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # subclasses are dataclasses
     _omitted: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
@@ -69,7 +70,7 @@ class Saved:
         return cls(**saved)
 
 
-def _is_default(value: object, field: Field) -> bool:
+def _is_default(value: object, field: Field[Any]) -> bool:
     """Return whether a field is as it is by default: None, an empty tuple or text, zero."""
     if value is None:
         return field.default is None
@@ -83,24 +84,24 @@ def encode(value: object) -> Any:
 
 
 @encode.register
-def _(value: Saved) -> dict:
+def _(value: Saved) -> dict[str, Any]:
     return {"kind": type(value).__name__.lower(), **encode(value._saved_fields())}
 
 
-@encode.register
-def _(value: Mapping) -> dict:
+@encode.register(Mapping)
+def _(value: Mapping[str, object]) -> dict[str, Any]:
     return {name: encode(part) for name, part in value.items()}
 
 
 @encode.register(list)
 @encode.register(tuple)
-def _(value: list | tuple) -> list:
+def _(value: list[Any] | tuple[Any, ...]) -> list[Any]:
     return [encode(part) for part in value]
 
 
 @encode.register(float)
 @encode.register(np.floating)
-def _(value: float) -> dict:
+def _(value: float) -> dict[str, Any]:
     return {"float": float(value).hex()}
 
 
@@ -109,8 +110,8 @@ def _(value: np.integer) -> int:
     return int(value)
 
 
-@encode.register
-def _(value: np.ndarray) -> dict:
+@encode.register(np.ndarray)
+def _(value: NDArray) -> dict[str, Any]:
     numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
     return {"shape": list(value.shape), "floats": numbers}
 
@@ -200,7 +201,7 @@ def _is_of(value: object, expected: Any) -> bool:
     return all(_is_of(one, inner[0]) for one in value)
 
 
-def as_path(path: str | os.PathLike) -> Path:
+def as_path(path: str | os.PathLike[str]) -> Path:
     """Return a path, or raise an error that names the expected type."""
     if isinstance(path, (str, os.PathLike)) and str(path) and "\0" not in str(path):
         named = Path(path)
@@ -212,7 +213,7 @@ def as_path(path: str | os.PathLike) -> Path:
     )
 
 
-def digest_of(content: dict) -> str:
+def digest_of(content: dict[str, Any]) -> str:
     """Return the SHA-256 sum of JSON with sorted keys and no spaces."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -312,7 +313,7 @@ def _content(file: Path) -> bytes:
     )
 
 
-def _update(data: dict) -> None:
+def _update(data: dict[str, Any]) -> None:
     """Make a file of schema 2 one of schema 3, which holds no words of a promise."""
     noise = data.get("noise") if data.get("kind") == "privateloop" else data
     if noise is not None and noise["request"] is not None:

@@ -825,7 +825,7 @@ class PrivacyBudget(Saved):
             return PrivacyBudget(epsilon=self.laplace_epsilon(periods))
         return PrivacyBudget(gdp=self.shift(periods))
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, float | None]:
         """Return a JSON-ready form, the keywords that make an equal budget.
 
         Returns

@@ -260,7 +260,7 @@ def _length_above(sizes: list[float], norm: float) -> float:
     return float_above(length * (1 + 1e-14), 4)
 
 
-def _checked(guarantees: tuple) -> list[PrivacyGuarantee]:
+def _checked(guarantees: tuple[PrivacyGuarantee, ...]) -> list[PrivacyGuarantee]:
     if not guarantees:
         raise ValueError("expected at least one guarantee, got none")
     return [checked_guarantee(guarantee) for guarantee in guarantees]

@@ -64,12 +64,14 @@ class Scope(Saved):
     statement: str  # the same in words
     domain: str  # names the manifold
     horizon: float | None = None  # samples; None where the data are no trajectory
-    assumptions: tuple = field(default=(), compare=False)  # what is taken for granted
-    caveats: tuple = field(default=(), compare=False)  # what is not hidden
+    #: What is taken for granted, and what is not hidden.
+    assumptions: tuple[str, ...] = field(default=(), compare=False)
+    caveats: tuple[str, ...] = field(default=(), compare=False)
     radius: float | None = None  # of a hidden move, where one number says it
     constrained: bool = True  # False only where nothing ties the entries together
-    models: tuple = ()  # fingerprints of the plants it was evaluated for
-    window: tuple | None = None  # (start, stop) of the trajectory's samples in the run
+    models: tuple[str, ...] = ()  # fingerprints of the plants it was evaluated for
+    #: (start, stop) of the trajectory's samples in the run.
+    window: tuple[int, float] | None = None
     released: str = field(default="", compare=False)  # EXACTLY, ... or unknown
     change: Change | None = None  # of a signal that enters, None for other secrets
     #: Whether one of other secrets is of an event that happens anyway.
@@ -250,7 +252,7 @@ def shown(value: float, rounding: str = ROUND_CEILING) -> str:
     return f"{float(exact.quantize(last, rounding)):.4g}"
 
 
-def with_more(clauses: tuple, more: tuple) -> tuple:
+def with_more(clauses: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     """Return clauses and more of them, each once."""
     return tuple(dict.fromkeys(clauses + more))
 
@@ -758,7 +760,7 @@ class PrivacyGuarantee(Accounted, Saved):
     def __radd__(self, other: object) -> PrivacyGuarantee:
         return self if other == 0 else NotImplemented  # for sum()
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready form, from which `from_dict` restores an equal guarantee.
 
         Returns
@@ -812,7 +814,7 @@ class PrivacyGuarantee(Accounted, Saved):
         return record(self, **known)
 
     @classmethod
-    def from_dict(cls, data: dict) -> PrivacyGuarantee:
+    def from_dict(cls, data: dict[str, Any]) -> PrivacyGuarantee:
         """Return the guarantee that `to_dict` wrote.
 
         Parameters

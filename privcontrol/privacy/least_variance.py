@@ -134,18 +134,18 @@ class _Program:
         #: The least k^2 + 2 u k of the places that are left out.
         self.beyond = (reach + 2.0) * (reach + 1.0)
 
-    def _rows(self) -> scipy.sparse.csr_matrix:
+    def _rows(self) -> scipy.sparse.csr_array:
         """Return the constraints' rows, one for each place, and for those left out."""
         rows = len(self.places)
         # y has the first of the places too, and z the last one
-        y, after = (scipy.sparse.eye(rows, self.count, k=k) for k in (0, 1))
-        z, before = (scipy.sparse.eye(rows, self.count, k=k) for k in (-1, -2))
+        y, after = (scipy.sparse.eye_array(rows, self.count, k=k) for k in (0, 1))
+        z, before = (scipy.sparse.eye_array(rows, self.count, k=k) for k in (-1, -2))
         of_y = self.odds * after - y
         of_z = self.odds * before - z
         constant = np.zeros((2, 2 * self.count))
         constant[0, 0] = constant[1, -1] = self.odds - 1
         return scipy.sparse.vstack(
-            [scipy.sparse.hstack([of_y, of_z]), constant]
+            [scipy.sparse.hstack([of_y, of_z]), scipy.sparse.csr_array(constant)]
         ).tocsr()
 
     def _squares(self, offset: float) -> NDArray:
@@ -160,9 +160,12 @@ class _Program:
         """
         own = self._rows()
         count = own.shape[1] * len(_TOGETHER)
-        shared = scipy.sparse.csr_matrix([[1.0, 0.0]] * own.shape[0])
+        shared = scipy.sparse.csr_array([[1.0, 0.0]] * own.shape[0])
         caps = scipy.sparse.hstack(
-            [scipy.sparse.csr_matrix([[0.0, -1.0]] * count), scipy.sparse.eye(count)]
+            [
+                scipy.sparse.csr_array([[0.0, -1.0]] * count),
+                scipy.sparse.eye_array(count),
+            ]
         )
         rows = scipy.sparse.hstack(
             [
@@ -184,12 +187,13 @@ class _Program:
     def tests(self, offset: float, price: float) -> NDArray:
         """Return y before z for one lambda and offset, zeros where none are found."""
         rows = self._rows()
+        first = scipy.sparse.csr_array(np.ones((rows.shape[0], 1)))
         given = price / self.unit
         objective = np.zeros(1 + rows.shape[1])
         objective[0] = -1.0
         found = linprog(
             objective,
-            A_ub=scipy.sparse.hstack([np.ones((rows.shape[0], 1)), rows]).tocsr(),
+            A_ub=scipy.sparse.hstack([first, rows]).tocsr(),
             b_ub=self._squares(offset),
             bounds=[(None, None)] + [(0.0, given)] * rows.shape[1],
         )

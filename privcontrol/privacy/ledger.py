@@ -16,6 +16,7 @@ from decimal import ROUND_FLOOR
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from ..numerics.checks import (
     instance_of,
@@ -362,12 +363,12 @@ class PrivacyLedger:
             return spent.gdp
         return spent.epsilon(self.budget.pair[1])
 
-    def _charges(self) -> list[dict]:
+    def _charges(self) -> list[dict[str, Any]]:
         """Return all charges in order."""
         return [entry for entry in self._store.entries() if "guarantee" in entry]
 
     @property
-    def history(self) -> tuple:
+    def history(self) -> tuple[Any, ...]:
         """All charges in order, as (note, count, guarantee)."""
         return tuple(
             (
@@ -442,7 +443,7 @@ class PrivacyLedger:
         known = self._store.snapshot()
         return f"{known.number}:{known.digest}:{known.revision}"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[object, ...]:
         if isinstance(self._store, MemoryStore):
             raise TypeError(
                 "a ledger in memory cannot be copied or sent to another process; give it a "
@@ -484,7 +485,7 @@ def _store(budget: PrivacyBudget | None, path: Path | None) -> Store:
         )
     opening = {"format": _FORMAT, "budget": budget.to_dict()}
     entry = opening | {"identity": token_hex(16), "time": _now()}
-    state: dict = opening | {"spent": None, "adjacency": None}
+    state: dict[str, Any] = opening | {"spent": None, "adjacency": None}
     if path is None:
         return MemoryStore(_KIND, entry, state)
     store = FileStore(path, _KIND)
@@ -511,7 +512,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _about(scope: Scope) -> dict:
+def _about(scope: Scope) -> dict[str, Any]:
     """Return what a ledger notes of its adjacency."""
     return {"adjacency": scope.adjacency, "statement": scope.statement}
 
@@ -533,7 +534,7 @@ def _fixed(scope: Scope, known: Snapshot) -> Change | None:
     return Change({"time": _now(), "about": about}, state | about)
 
 
-def _check_secret(state: dict, scope: Scope, name: str) -> None:
+def _check_secret(state: dict[str, Any], scope: Scope, name: str) -> None:
     """Raise an error if the ledger is about another adjacency."""
     if state["adjacency"] in (None, scope.adjacency):
         return
@@ -545,7 +546,9 @@ def _check_secret(state: dict, scope: Scope, name: str) -> None:
     )
 
 
-def _total(state: dict, guarantee: PrivacyGuarantee, count: int) -> PrivacyGuarantee:
+def _total(
+    state: dict[str, Any], guarantee: PrivacyGuarantee, count: int
+) -> PrivacyGuarantee:
     """Return the guarantee of everything charged and of `count` more releases."""
     scope = checked_guarantee(guarantee).scope
     if scope.released == SIMULATED:

@@ -137,16 +137,16 @@ def ball_divergence(size: float, dimension: int, order: float) -> float:
     wide, narrow = _weights(size, dimension)
     q = size * (order - 0.5)
     # The integral is sqrt(pi) Gamma(k + 1/2) (2/q)^k I_k(q).
-    logs = []
+    logs: list[float] = []
     for factor, index in ((wide, dimension / 2 - 1), (narrow, dimension / 2)):
         bessel = float(ive(index, q))
         if not bessel > 0:  # q is far below the index
             return math.inf
-        log_integral = math.log(math.pi) / 2 + gammaln(index + 0.5)
+        log_integral = math.log(math.pi) / 2 + float(gammaln(index + 0.5))
         log_integral += index * math.log(2 / q) + math.log(bessel)
         logs.append(math.log(factor) + log_integral)
     # exp(q - s/2): of ive and of the factors
-    moment = float(np.logaddexp(*logs)) + q - size / 2
+    moment = float(np.logaddexp(logs[0], logs[1])) + q - size / 2
     rounding = 1e-11 * (1 + q)
     return (moment + rounding) / (order - 1)
 

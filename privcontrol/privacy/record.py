@@ -68,7 +68,7 @@ def curated(function: Callable[P, Answer]) -> Callable[P, Answer]:
     return helpful_arguments(function, {"Unpack[Curator]": Curator})
 
 
-class Record(dict):
+class Record(dict[str, Any]):
     """A record of a deployment, whose text is YAML.
 
     The fields that nobody filled in are empty, so that the registry refuses them. There

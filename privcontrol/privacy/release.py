@@ -477,7 +477,7 @@ def exact_numbers(
     return values, doubles
 
 
-def plain_numbers(entries: list) -> list[Rational] | None:
+def plain_numbers(entries: list[Any]) -> list[Rational] | None:
     """Return finite doubles as exact rationals, or None where one is something else."""
     return (
         [rational(double) for double in entries]
@@ -501,7 +501,7 @@ def check_no_truth(entries: Sequence[object], name: str) -> None:
             )
 
 
-def _entries(x: object) -> list:
+def _entries(x: object) -> list[Any]:
     """Return the entries of nested lists, or all else as one entry."""
     if not isinstance(x, list | tuple):
         return [x]
@@ -527,12 +527,12 @@ def _readable(x: Any) -> Any:
 
 
 def exact_product(
-    matrix: NDArray | scipy.sparse.spmatrix, columns: RationalMatrix
+    matrix: NDArray | scipy.sparse.sparray, columns: RationalMatrix
 ) -> RationalMatrix:
     """Multiply a dense or sparse matrix of doubles with rationals, without rounding."""
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
-    if not scipy.sparse.issparse(matrix):
+    if not isinstance(matrix, scipy.sparse.sparray | scipy.sparse.spmatrix):
         raise TypeError(
             f"query: expected a matrix for an exact release, got {type(matrix).__name__}"
             ", whose products are rounded; pass a dense or sparse matrix, or pass rng= "

@@ -164,7 +164,7 @@ class Snapshot:
     opening: str = ""  # digest of entry 0
     revision: int = -1
     version: str = ""  # digest of the state
-    state: dict = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
     sum: str = ""  # of the digests of all notes
     notes: Mapping[str, Any] = field(default_factory=dict)  # those that were asked for
 
@@ -173,8 +173,8 @@ class Snapshot:
 class Change:
     """What is to be written: an entry or None, the state after it, and notes by name."""
 
-    entry: dict | None
-    state: dict
+    entry: dict[str, Any] | None
+    state: dict[str, Any]
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -234,8 +234,8 @@ class Store(ABC):
     def append(
         self,
         known: Snapshot,
-        entry: dict | None,
-        state: dict,
+        entry: dict[str, Any] | None,
+        state: dict[str, Any],
         *,
         notes: Mapping[str, Any] | None = None,
         forget: bool = False,
@@ -260,7 +260,7 @@ class Store(ABC):
 
     def update(
         self, change: Callable[[Snapshot], Change | None], names: Iterable[str] = ()
-    ) -> dict:
+    ) -> dict[str, Any]:
         """Append what follows from the newest state, and return the state after it.
 
         ``change`` is given a snapshot with the notes of these names. It returns what is
@@ -282,7 +282,7 @@ class Store(ABC):
             f"{_PATIENCE:g} s: nothing was recorded, try again"
         )
 
-    def entries(self) -> list[dict]:
+    def entries(self) -> list[dict[str, Any]]:
         """Return all entries in order, the opening first."""
         rows = self._verified_rows("SELECT text FROM entries ORDER BY number")
         return [json.loads(text) for (text,) in rows]
@@ -294,10 +294,10 @@ class Store(ABC):
             return str(digest)
         return None
 
-    def _verified_rows(self, query: str, *values: int) -> list[tuple]:
+    def _verified_rows(self, query: str, *values: int) -> list[tuple[Any, ...]]:
         """Return the rows of a query, after what is new is verified."""
 
-        def found(connection: sqlite3.Connection) -> list[tuple]:
+        def found(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
             self._read(connection)
             return connection.execute(query, values).fetchall()
 
@@ -416,7 +416,9 @@ class Store(ABC):
 class MemoryStore(Store):
     """A chain in the process that made it."""
 
-    def __init__(self, kind: Kind, entry: dict, state: dict) -> None:
+    def __init__(
+        self, kind: Kind, entry: dict[str, Any], state: dict[str, Any]
+    ) -> None:
         self.kind = kind
         self._owner = this_process()
         self._lock = threading.Lock()
@@ -449,7 +451,7 @@ class FileStore(Store):
         self._kept: os.stat_result | None = None  # of that file, which stays the same
         self._place = os.fspath(self.path)
 
-    def create(self, entry: dict, state: dict) -> bool:
+    def create(self, entry: dict[str, Any], state: dict[str, Any]) -> bool:
         """Make the file with its first entry. Return False if another has its name."""
         if not self.path.parent.is_dir():
             raise FileNotFoundError(
@@ -682,7 +684,9 @@ def _commit(connection: sqlite3.Connection) -> None:
         raise _InDoubt(str(error)) from error
 
 
-def _fill(connection: sqlite3.Connection, entry: dict, state: dict) -> None:
+def _fill(
+    connection: sqlite3.Connection, entry: dict[str, Any], state: dict[str, Any]
+) -> None:
     """Make the tables with their first entry."""
     connection.execute("BEGIN IMMEDIATE")
     for table in _TABLES:

@@ -518,14 +518,14 @@ def _lacks(values: NDArray) -> bool:
     return values.dtype.kind == "f" and bool(np.isnan(values).any())
 
 
-def _tables(signals: object) -> list:
+def _tables(signals: object) -> list[Any]:
     """Return the pandas tables that a run or several are given as, none if they are not."""
     each = signals if isinstance(signals, (list, tuple)) else [signals]
     is_table = [hasattr(one, "columns") and hasattr(one, "to_numpy") for one in each]
     return list(each) if each and all(is_table) else []
 
 
-def _have(tables: list, names: Sequence[str]) -> bool:
+def _have(tables: list[Any], names: Sequence[str]) -> bool:
     """Return whether each table has a column for each of some names."""
     return bool(names) and all(set(names) <= set(table.columns) for table in tables)
 

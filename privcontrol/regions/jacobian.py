@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
+from typing import Any
 
 import control as ct
 import numpy as np
@@ -280,7 +281,7 @@ class JacobianPolytope(PlantPolytope):
 
 def jacobian_polytope(
     sys: ct.NonlinearIOSystem,
-    region: Mapping[str, tuple],
+    region: Mapping[str, tuple[float, float]],
     *,
     splits: int | Mapping[str, int] = 1,
     bounds: Mapping[str, tuple[ArrayLike, ArrayLike]] | None = None,
@@ -474,7 +475,7 @@ def enclosures(
     n = plant.order
     p = len(plant.outputs)
 
-    def both(point: NDArray) -> list:
+    def both(point: NDArray) -> list[Any]:
         given = (point[0], point[1 : n + 1], point[n + 1 :])
         outputs = point[1 : p + 1]
         if plant.read is not None:
@@ -533,7 +534,10 @@ def _certified_bounds(
 
 
 def _next_states(
-    plant: NonlinearPlant, small: list, values: NDArray, slopes: NDArray
+    plant: NonlinearPlant,
+    small: Sequence[tuple[float, float]],
+    values: NDArray,
+    slopes: NDArray,
 ) -> tuple[NDArray, NDArray]:
     """Least and largest next states (n,) of a small box.
 

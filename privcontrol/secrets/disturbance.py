@@ -771,7 +771,7 @@ def _is_integrator(name: str, plant: Plant) -> bool:
     return bool((rows == np.eye(plant.order)[state]).all())
 
 
-def _checked_profiles(profiles: object) -> tuple:
+def _checked_profiles(profiles: object) -> tuple[NDArray, ...]:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
     given = sequence_of(profiles, "profiles", "arrays (k,)")
     shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in given)

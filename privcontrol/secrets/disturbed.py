@@ -58,7 +58,7 @@ class DisturbedManifold(PlantManifold):
             pinned=(),
         )
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return (self.domain,)
 
     @property

@@ -86,7 +86,7 @@ def parted(
         return [Units(plant, adjacency, np.arange(p)[None], prices)]
     of_states, of_outputs, of_inputs = np.split(labels, [n, n + p])
     radii = [_radii_of(part, plant) for part in every]
-    kinds: dict[tuple, tuple[list[str], NDArray, list[NDArray]]] = {}
+    kinds: dict[tuple[object, ...], tuple[list[str], NDArray, list[NDArray]]] = {}
     members = [_members(each, count) for each in (of_states, of_outputs, of_inputs)]
     for states, outputs, inputs in zip(*members, strict=True):
         if not (len(outputs) and len(inputs)):

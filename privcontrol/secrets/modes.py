@@ -50,8 +50,8 @@ class Mode:
 
     eigenvalue: complex
     kind: str
-    states: tuple
-    sizes: np.ndarray
+    states: tuple[str, ...]
+    sizes: NDArray
     growth: float
 
     @property

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import (
     Ball,
     BallMatrix,
+    Rational,
     RationalMatrix,
     ball_matrix,
     block_balls,
@@ -130,7 +131,9 @@ def _pivots(reduced: RationalMatrix, rank: int) -> list[int]:
     return [next(j for j, x in enumerate(row) if x != 0) for row in table[:rank]]
 
 
-def _kernel(reduced: RationalMatrix, pivots: Sequence[int], size: int) -> list[list]:
+def _kernel(
+    reduced: RationalMatrix, pivots: Sequence[int], size: int
+) -> list[list[Rational]]:
     """Return a basis of the kernel of a reduced row echelon form, vector by vector."""
     table = reduced.tolist()
     basis = []

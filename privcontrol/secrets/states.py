@@ -243,7 +243,7 @@ class PlantAdjacency(CheckedFields, Secret):
         return data
 
 
-def _labels_of(given: object, name: str) -> tuple:
+def _labels_of(given: object, name: str) -> tuple[Any, ...]:
     """Names or indices as a tuple, from one of them or a sequence."""
     if isinstance(given, (str, int, np.integer)):
         return (given,)

@@ -84,7 +84,7 @@ class TrajectoryManifold(PlantManifold):
     def __init__(self, plant: Plant, horizon: int, inputs: NDArray) -> None:
         self._set(plant=plant, horizon=horizon, _inputs=inputs)
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return (self.domain, self._inputs.tobytes())
 
     @property
@@ -194,7 +194,7 @@ class PlantQuery(LinearQuery):
     def __init__(self, manifold: PlantManifold) -> None:
         self._set(plant=manifold.plant, manifold=manifold)
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         return (self.manifold, array_identity(stacks_of(self.plant)[2]))
 
     @property

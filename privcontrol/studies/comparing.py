@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..core.adjacency import Adjacency
 from ..designs.request import Request, joined
 from ..loop.assembly import private_lqg
+from ..loop.data import LoopData
 from ..loop.loop import PrivateLoop
 from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, InSteadyState, OverRun
@@ -227,7 +228,9 @@ def _checked_epsilons(epsilons: ArrayLike) -> NDArray:
 
 
 def _results(
-    tasks: Sequence[tuple], executor: Executor | None, progress: bool
+    tasks: Sequence[tuple[LoopData, Expected, str, Request]],
+    executor: Executor | None,
+    progress: bool,
 ) -> list[Result]:
     """Return the cheapest loop of each design and budget, as they come in."""
     spread = map if executor is None else executor.map

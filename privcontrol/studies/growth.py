@@ -9,6 +9,7 @@ from decimal import ROUND_FLOOR
 import control as ct
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from .._figures import finished_plot, own_axes
@@ -126,7 +127,7 @@ class HorizonGrowth:
             curves.append(
                 (mode.sizes, _MODES[mode.kind], f"{mode.kind} mode {mode.name}")
             )
-        lines: list = []
+        lines: list[Line2D] = []
         for curve, style, label in curves:
             shown = np.isfinite(curve) & (curve > 0)
             lines += ax.loglog(lengths[shown], curve[shown], style, label=label)

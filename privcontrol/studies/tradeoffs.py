@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import control as ct
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from .._figures import COLORS, finished_plot, own_axes
@@ -363,7 +364,7 @@ class Tradeoff:
         1
         """
         ax = own_axes(ax)
-        lines: list = []
+        lines: list[Line2D] = []
         dearest = 0.0
         for design in self.costs:
             totals = self.total(design)

@@ -95,7 +95,7 @@ class NonlinearPlant(SampledSystem):
             name=sys.name,
         )
 
-    def _identity(self) -> tuple:
+    def _identity(self) -> tuple[object, ...]:
         params = [(name, self.params[name]) for name in sorted(self.params)]
         named = (self.dt, self.states, self.inputs, self.outputs)
         return self.update, self.read, comparable(params), *named
@@ -135,7 +135,7 @@ def is_nonlinear(sys: object) -> bool:
     return isinstance(sys, ct.NonlinearIOSystem) and not isinstance(sys, linear)
 
 
-def entries_of(values: ArrayLike) -> list:
+def entries_of(values: ArrayLike) -> list[Any]:
     """Read what a function returned as a list of numbers."""
     if np.ndim(values) == 0 and not isinstance(values, np.ndarray):
         return [values]
@@ -475,7 +475,7 @@ def _larger(x: Dual, y: Dual) -> Dual:
     return Dual(_IV.mpf([max(ends) for ends in larger]), slopes, x.refusals)
 
 
-def _compared(x: Dual, y: Dual, compare: Callable) -> bool | None:
+def _compared(x: Dual, y: Dual, compare: Callable[..., Any]) -> bool | None:
     """A comparison of all numbers of two intervals, None if their answers differ."""
     first, second = x.range, y.range
     pairs = product((first.a, first.b), (second.a, second.b))
@@ -485,7 +485,7 @@ def _compared(x: Dual, y: Dual, compare: Callable) -> bool | None:
     return answers.pop() if len(answers) == 1 else None
 
 
-def _decided(compare: Callable) -> Callable[[Dual, Dual], bool]:
+def _decided(compare: Callable[..., Any]) -> Callable[[Dual, Dual], bool]:
     """A comparison that the whole box decides, or that is refused."""
 
     def answer(x: Dual, y: Dual) -> bool:
@@ -558,7 +558,7 @@ def _angle(y: Dual, x: Dual) -> Dual:
 
 
 #: numpy's functions and what they are of `Dual` numbers.
-_FUNCTIONS: dict[str, Callable] = {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x.followed(x.range + y.range, 1, y, 1),
     "subtract": lambda x, y: x.followed(x.range - y.range, 1, y, -1),
     "multiply": _product,

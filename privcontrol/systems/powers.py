@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,7 +104,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
     """
     follows = delayed_outputs(A)
     moves = ~follows & ~delayed_inputs(A)
-    matrix: Callable = ball_matrix
+    matrix: Callable[..., Any] = ball_matrix
     if exact or moves.sum() <= _MOST_RATIONAL_STATES:
         matrix = rational_matrix
     keep = np.diag(moves.astype(float))
@@ -180,11 +180,13 @@ def distinguishes_all(plant: Plant, samples: int) -> bool:
     return residue_rank(entries, plant.order) == plant.order
 
 
-def residue_response(plant: Plant, states: NDArray | None, samples: int) -> list:
+def residue_response(
+    plant: Plant, states: NDArray | None, samples: int
+) -> list[SupportsInt]:
     """C A^t X (T p, r) of a plant modulo a prime, its entries row by row; X may be I."""
     A, rows = residues(plant.A), residues(plant.C)
     moves = None if states is None else residues(states)
-    entries: list[Any] = []
+    entries: list[SupportsInt] = []
     for _ in range(samples):
         entries += (rows if moves is None else rows * moves).entries()
         rows = rows * A

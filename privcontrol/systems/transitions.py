@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..numerics.balls import (
     Ball,
     BallMatrix,
+    Rational,
     RationalMatrix,
     ball_matrix,
     block_balls,
@@ -106,7 +107,9 @@ def _inverses(system: VaryingSystem) -> Callable[[int], BallMatrix]:
     return _made_once(system.along[0], inverse)
 
 
-def _with_enough_bits(computed: Callable[[], list], samples: int) -> tuple[list, int]:
+def _with_enough_bits(
+    computed: Callable[[], list[BallMatrix]], samples: int
+) -> tuple[list[BallMatrix], int]:
     """Return what a function computes, at the first precision that carries it."""
     bits = FIRST_BITS
     while bits <= MOST_BITS:
@@ -201,7 +204,7 @@ def run_responses(
         own = order[times[order] == t]
         return [ball_matrix(axes[:, own])] if own.size else []
 
-    def forward() -> list:
+    def forward() -> list[BallMatrix]:
         moving: list[BallMatrix] = []
         for t in range(samples):
             moving += entering(t)
@@ -214,7 +217,7 @@ def run_responses(
             moving = [A(t) * state]
         return []
 
-    def backward() -> list:
+    def backward() -> list[BallMatrix]:
         inverse = _inverses(system)
         moving: list[BallMatrix] = []
         for t in range(int(times.max()) - 1, -1, -1):
@@ -244,7 +247,7 @@ def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDA
     first = (of_input[0] * of_input[1] + of_input[2]) * np.abs(shape).max(initial=0.0)
     seen = _Seen(np.full(samples * q, first))
 
-    def forward() -> list:
+    def forward() -> list[BallMatrix]:
         state = None
         for t in range(samples):
             count = (t + 1) * q
@@ -315,7 +318,7 @@ def told_of_run(system: VaryingSystem, samples: int) -> RationalMatrix | None:
     """
     order = system.order
     state = rational_matrix(np.eye(order))
-    rows: list = []
+    rows: list[list[Rational]] = []
     for t in range(samples):
         if t * order > _MOST_RATIONALS:
             return None
@@ -350,7 +353,7 @@ def spanned_back(
     wanted = set(times)
     begun = rational_matrix(axes)
     inverse = rational_matrix(np.eye(system.order))
-    rows: list = []
+    rows: list[list[Rational]] = []
     for j in range(last + 1):
         if j in wanted:
             moves = (inverse * begun).transpose().table()
@@ -366,7 +369,7 @@ def spanned_back(
 def stack_of_run(system: VaryingSystem, samples: int) -> RationalMatrix:
     """Phi(t, 0) for t = 0 .. T-1 below each other, exactly."""
     state = rational_matrix(np.eye(system.order))
-    entries: list = []
+    entries: list[Rational] = []
     for t in range(samples):
         entries += state.entries()
         state = rational_matrix(system.at(t).A) * state
