@@ -33,9 +33,8 @@ from .table import sized
 #: A limit of the noise at an output, or that and one of its change in a sample.
 Limit = float | tuple[float, float]
 
-#: Sizes of noise that are tried, relative to the next one, and how far they go.
+#: Sizes of noise that are tried, relative to the next one.
 _STEP = 0.98
-_SIZES = 150
 
 
 def checked_bound(
@@ -197,18 +196,22 @@ class _Keeping:
         self._budget = budget
         self._releases = releases
         self._shift = shift
+        self._most = budget.leak if budget.gdp is not None else budget.pair[1]
+
+    def _leak(self, walls: Sequence[Wall], gain: float) -> float:
+        """Return the leak of noise ``gain`` times as small, one where it is too much."""
+        leak = 0.0
+        for wall in walls:  # the nearest come first
+            leak += wall.beside(gain).leak
+            if leak >= self._most:
+                return 1.0
+        leak = min(leak * (1 + ROUNDED), 1.0)
+        return -math.expm1(self._releases * math.log1p(-min(leak, 1 - 1e-15)))
 
     def holds(self, walls: Sequence[Wall], gain: float) -> bool:
         """Return whether noise ``gain`` times as small keeps it."""
         budget = self._budget
-        most = budget.leak if budget.gdp is not None else budget.pair[1]
-        leak = 0.0
-        for wall in walls:  # the nearest come first
-            leak += wall.beside(gain).leak
-            if leak >= most:
-                return False
-        leak = min(leak * (1 + ROUNDED), 1.0)
-        leak = -math.expm1(self._releases * math.log1p(-min(leak, 1 - 1e-15)))
+        leak = self._leak(walls, gain)
         y = self._shift * gain * math.sqrt(self._releases) * (1 + ROUNDED)
         if budget.gdp is not None:
             return leak * (1 + ROUNDED) <= budget.leak and y <= budget.gdp * (
@@ -223,12 +226,10 @@ class _Keeping:
     def largest(self, walls: Sequence[Wall]) -> float | None:
         """Return the largest gain that keeps it, at most one, None if there is none."""
         gain = 1.0
-        for _ in range(_SIZES):
-            if self.holds(walls, gain):
-                break
+        while not self.holds(walls, gain):
+            if self._leak(walls, gain) >= self._most * (1 - 3 * ROUNDED):
+                return None  # larger noise leaks more
             gain *= _STEP
-        else:
-            return None
         if gain == 1.0:
             return gain
         factor = smallest(
