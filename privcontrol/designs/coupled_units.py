@@ -40,7 +40,7 @@ from ..systems.linear import (
     poles_of,
 )
 from .problem import Proposal
-from .realisation import NOT_STABLE, Realisation
+from .realisation import NOT_STABLE, Realisation, coarser
 from .request import Request
 from .spectrum import FrequencyGrid, Responses, best_spectrum
 from .windowed import BestSpectrum
@@ -49,8 +49,6 @@ from .windowed import BestSpectrum
 _OF_FILTER = 0.3
 #: That for filters which several waves share.
 _OF_SHARING = 0.1
-#: Shares of white noise that are tried.
-_ADDED = (0.0, 0.1, 1.0)
 
 
 def of_modes(
@@ -62,7 +60,7 @@ def of_modes(
     bound = best.lower_bound * (1 - 1e-8) / request.allowed_shift**2
     least: tuple[CoupledUnits, float] | None = None
     refusal: UncertifiableError | None = None
-    for added in _ADDED:
+    for added in (0.0, *coarser(problem.gap)):
         try:
             made = _certified(request, kind, problem.noise(problem.filters(added)))
         except UncertifiableError as error:
@@ -248,7 +246,7 @@ class _Modes(ByContent):
     def _realised(self, place: int, spectrum: NDArray, added: float) -> LinearSystem:
         """Return the filter of least order that costs little beside the exact others."""
         stack = spectrum[:, None, None]
-        realised = Realisation.of(self.grid, stack, self.gap, added * self.gap)
+        realised = Realisation.of(self.grid, stack, self.gap, added)
         most = realised.order if self.order is None else min(self.order, realised.order)
         best, _ = self.excess(self.shares)
         enough = best * (1 + self._part_of(place) * self.gap)

@@ -39,7 +39,8 @@ from ..secrets.secret import SecretInputs
 from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response
 from .problem import DesignProblem, Filter, Proposal
-from .realisation import FLOOR
+from .realisation import coarser
+from .request import Request
 from .shaping_problem import (
     Certified,
     ShapingProblem,
@@ -49,8 +50,6 @@ from .shaping_problem import (
     spectrum_for,
 )
 
-#: Largest shift of noise next to a floor that almost suffices, over the allowed one.
-_MOST_LEFT = 1e3
 #: Why an event of secret time needs a signal for each output.
 _NOT_EXACT = (
     "moved: the outputs outnumber the secret signals, and C (A - I) is rounded in double "
@@ -63,16 +62,12 @@ _ROUNDED = (
     "precision, so noise that enters the plant with them would leave a direction bare; "
     "publish as many outputs as there are moves, or design for a finite horizon"
 )
-#: The gap that is asked for by default.
-_USUAL_GAP = 0.01
 #: Length of a change from which on it is long.
 _LONG_CHANGE = 32
 #: Orders of autoregressions that are tried, relative to the longest change.
 _AUTOREGRESSIVE = (2, 4)
 #: Least relative gain of a plant for noise that enters with the secret.
 _NEVER_SILENT = 1e-4
-#: How many times more white noise a further attempt adds than the one before.
-_COARSER = 10.0
 
 
 # -- designs -----------------------------------------------------------------------------
@@ -121,7 +116,7 @@ def _left_to_hide(allowed: float, own: float) -> float:
         return allowed
     information = allowed**-2 - own**-2
     left = information**-0.5 * (1 - 1e-12)
-    return min(left, _MOST_LEFT * allowed)
+    return min(left, allowed / math.sqrt(ALIKE))  # noise that costs next to nothing
 
 
 # -- without a horizon -------------------------------------------------------------------
@@ -185,12 +180,12 @@ def _cheapest_certified(problem: ShapingProblem, allowed: float) -> Certified:
     Where several changes miss a large gap, those of the usual gap are tried as well.
     """
     least = _cheapest_within(problem, allowed)
-    if not problem.secret.several or problem.gap <= _USUAL_GAP:
+    if not problem.secret.several or problem.gap <= Request.gap:
         return least
     enough = spectrum_for(problem).lower_bound / allowed**2 * (1 + problem.gap)
     if least.cost > enough:
         with suppress(UncertifiableError):
-            finer = _cheapest_within(replace(problem, gap=_USUAL_GAP), allowed)
+            finer = _cheapest_within(replace(problem, gap=Request.gap), allowed)
             least = min(least, finer, key=lambda each: each.cost)
     return least
 
@@ -329,10 +324,8 @@ def _attempts(
     yield partial(shapings_for, problem, 0.0)
     if problem.price.order:
         yield partial(shapings_behind_price, problem)
-    gap = problem.gap
-    while gap <= 1:
-        yield partial(shapings_for, problem, FLOOR * gap)
-        gap *= _COARSER
+    for added in coarser(problem.gap):
+        yield partial(shapings_for, problem, added)
 
 
 def _plant_driven(

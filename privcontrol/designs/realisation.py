@@ -16,19 +16,17 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..numerics.errors import UncertifiableError
-from ..numerics.thresholds import FINE, ROUNDED
+from ..numerics.thresholds import FINE, ROUNDED, SHORT_RUN
 from ..systems.linear import LinearSystem, spectral_radius
 from .spectrum import FrequencyGrid, adjoint, scaled_columns
 
-#: Largest order that is looked for, as a rule.
-MOST_STATES = 48
+#: Largest order that is looked for, for each output.
+_MOST_STATES = 48
 #: Relative size of the last coefficients of a resolved factor, as a part of the gap.
 _RESOLVED = 1e-5
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
 FLOOR = 0.1
-#: Largest size of a Hankel matrix; what comes later is cut off.
-_LARGEST_HANKEL = 1200
-#: Size of a Hankel matrix up to which all of its singular values are computed.
+#: Speed: size of a Hankel matrix up to which all of its singular values are computed.
 _DENSE = 500
 
 #: Why none of the orders that were tried will do.
@@ -60,19 +58,19 @@ class Realisation:
         spectrum: NDArray,
         gap: float,
         added: float = 0.0,
-        most: int = MOST_STATES,
     ) -> Realisation:
         """Return that of a spectrum (N/2 + 1, r, r), for noise within a gap of it.
 
         White noise of a share ``added`` of each output's variance is added to the spectrum.
         Where that almost vanishes, the coefficients decay slowly. If they do not end within
-        the grid, more white noise is added. There are at most ``most`` states.
+        the grid, more white noise is added.
         """
         means = np.diag(np.diag(grid.mean(spectrum)))
         factor, phase = outer_factors(grid, spectrum + added * means)
         tail = max(_tail(factor), _tail(phase))
         if tail >= _RESOLVED * gap and added < FLOOR * gap:
             factor, phase = outer_factors(grid, spectrum + FLOOR * gap * means)
+        most = _MOST_STATES * spectrum.shape[1]
         balanced = balanced_realisation(factor, phase, most, _RESOLVED * gap)
         return cls(balanced, grid.warp)
 
@@ -88,6 +86,13 @@ class Realisation:
             radii = spectral_radius(system), spectral_radius(system.inverse())
             if max(radii) < 1:
                 yield system
+
+
+def coarser(gap: float) -> Iterator[float]:
+    """Yield shares of white noise to add for noise within a gap, each larger by far."""
+    while gap <= 1:
+        yield FLOOR * gap
+        gap /= FLOOR
 
 
 # -- factors of a spectrum ---------------------------------------------------------------
@@ -187,7 +192,7 @@ def balanced_realisation(
     past and future (Desai and Pal 1984; Green 1988). There are at most ``most`` states.
     """
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
-    length = min(longest, _LARGEST_HANKEL // phase.shape[1])
+    length = min(longest, SHORT_RUN // phase.shape[1])
     padded = np.zeros((2 * length, *phase.shape[1:]))
     padded[: length - 1] = phase[1:length]
     steps = np.arange(length)

@@ -35,15 +35,13 @@ from ..systems.linear import (
     impulse_energies,
     poles_of,
 )
-from .realisation import MOST_STATES, NOT_STABLE, Realisation, outer_factor
+from .realisation import NOT_STABLE, Realisation, outer_factor
 from .spectrum import FrequencyGrid, Responses, adjoint, best_spectrum
 from .sums import LevelSums, with_sums
 from .windowed import BestSpectrum
 
 #: Orders from one up to below this are tried for changes at a distance.
 _LOW_ORDERS = 5
-#: Largest order that is looked for, for each output.
-_OF_OUTPUT = 12
 
 
 class Certified(NamedTuple):
@@ -117,8 +115,7 @@ class ShapingProblem(ByContent):
 
     def realised(self, spectrum: NDArray, added: float) -> Realisation:
         """Systems for a spectrum and white noise of a share of each output's variance."""
-        most = max(MOST_STATES, _OF_OUTPUT * spectrum.shape[1])
-        return Realisation.of(self.grid, spectrum, min(self.gap, 1.0), added, most)
+        return Realisation.of(self.grid, spectrum, min(self.gap, 1.0), added)
 
     def cheapest(
         self, shapings: Iterable[LinearSystem], enough: float
