@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from ..numerics.ellipsoid import rough_shape, rough_shape_over_time, weight_triangle
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import EPS, rank_tolerance
-from ..numerics.thresholds import LEAST_PRICE, MANY_DIMENSIONS, ROUNDED, UNSEEN
+from ..numerics.thresholds import (
+    LEAST_PRICE,
+    MANY_DIMENSIONS,
+    ROUNDED,
+    SHORT_RUN,
+    UNSEEN,
+)
 from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .problem import DesignProblem
 from .robust import covering_ellipsoid, remainder
@@ -25,9 +31,6 @@ from .windowed import Run, SpectrumProblem, WindowsOfRun
 
 #: Relative gap of the shape. The padding and rounding cost about as much over long runs.
 _GAP = 1e-7
-#: Hidden moves, and axes of balls, from which on it ends at a tenth of that. So it does for
-#: several plants beside a floor.
-_MANY_MOVES = 1000
 #: Share of its gap at which a search ends, so rounding leaves it below that.
 _TRIED = 0.9
 
@@ -191,7 +194,7 @@ def _tolerance(problem: DesignProblem, responses: Responses) -> float:
     if size >= MANY_DIMENSIONS:
         return max(_GAP, _TRIED * problem.request.gap)
     is_of_several = len(problem.plants) > 1 and problem.floor.any()
-    if moves >= _MANY_MOVES or is_of_several:
+    if moves > SHORT_RUN or is_of_several:
         return max(_GAP, 0.1 * problem.request.gap)
     return _GAP
 

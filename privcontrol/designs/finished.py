@@ -18,20 +18,15 @@ from ..core.noise_design import NoiseDesign, PricedByShape
 from ..noise.parts import NoisePart, PartSum, Structured, noise_of_run
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
-from ..numerics.thresholds import SHARP
+from ..numerics.thresholds import LARGEST_EXCESS, SHARP
 from ..privacy.budget import scale_to_budget
 from ..privacy.guarantee import shown
 from ..privacy.loss import PrivacyLoss, worst_moves
 from ..systems.linear import LinearSystem
 from .output_noise import OutputNoise
-from .problem import DesignProblem, Proposal
+from .problem import STEEPEST, DesignProblem, Proposal
 from .promised import promised
 from .windowed import Weighted
-
-#: Excess over its budget above which proposed noise is refused, and how much faster noise
-#: beside a floor has to grow than its excess.
-_HOPELESS = 1.01
-_STEEPEST = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +149,10 @@ def _within_budget(
             return (grown, loss), 1.0
         least = SHARP if problem.is_radial else EPS
         excess = max(problem.excess(loss), 1 + least)
-        return (grown, loss), 1 + _STEEPEST * (excess - 1)  # a floor keeps its size
+        return (grown, loss), 1 + STEEPEST * (excess - 1)  # a floor keeps its size
 
-    found, _, excess = scale_to_budget(evaluated, 1.0, largest_excess=_HOPELESS)
+    most = 1 + STEEPEST * LARGEST_EXCESS
+    found, _, excess = scale_to_budget(evaluated, 1.0, largest_excess=most)
     if not excess <= 1:
         raise UncertifiableError(
             f"the noise exceeds its budget by {excess - 1:.1e} when it is certified: the "

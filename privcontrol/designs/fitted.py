@@ -17,13 +17,14 @@ from ..noise.whitened import floored_root, shift_sizes, triangular_root
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import float_above
 from ..numerics.progress import search_round
-from ..numerics.thresholds import CERTAIN, LARGEST_EXCESS, ROUNDED
+from ..numerics.thresholds import CERTAIN, LARGEST_EXCESS, ROUNDED, SMALLEST
 from ..privacy.budget import scale_to_budget
 from ..secrets.secret import Responses
 from .problem import DesignProblem
 
-#: The least scale, where the floor alone is nearly enough, and the largest logarithm of one.
-_LEAST = 1e-150
+#: The least scale, where the floor alone is nearly enough, and the largest logarithm of
+#: one: squares of entries are doubles.
+_LEAST = math.sqrt(SMALLEST)
 _HIGHEST = -math.log(_LEAST)
 #: Steps of its logarithm.
 _STEP = math.log(4)

@@ -19,7 +19,13 @@ from ..noise.parts import Correlated, Filtered, NoisePart, Pricing
 from ..numerics.errors import UncertifiableError
 from ..numerics.objects import ByContent
 from ..numerics.progress import piece
-from ..numerics.thresholds import ALIKE, MANY_DIMENSIONS, MOST_NAMED, ROUNDED
+from ..numerics.thresholds import (
+    ALIKE,
+    MANY_DIMENSIONS,
+    MOST_NAMED,
+    MOST_STATES_IN_BALLS,
+    ROUNDED,
+)
 from ..secrets.decaying import endless_secret
 from ..secrets.fleet import Symmetric, Units, parted, symmetric_plant, whole_of
 from ..secrets.ring import Ring
@@ -35,7 +41,6 @@ from .problem import DesignProblem, Filter, Proposal
 
 #: States of the noise up to which it is one system, which gateways publish and files hold.
 _ONE_SYSTEM = 200
-_ONE_COUPLED = 64
 #: Units that are designed without their symmetry where their modes fail.
 _MOST_DENSE = 12
 
@@ -201,7 +206,7 @@ def _words(kinds: Sequence[Units], groups: Sequence[UnitNoise]) -> str:
 def _as_one(part: NoisePart) -> LinearSystem | None:
     """Return noise of few units as one square system, None where it is too large for one."""
     if isinstance(part, CoupledUnits):
-        return part.model if part.order <= _ONE_COUPLED else None
+        return _coupled_as_one(part)
     if not isinstance(part, SeparateUnits):
         return None
     systems = []
@@ -209,7 +214,7 @@ def _as_one(part: NoisePart) -> LinearSystem | None:
     for group in part.groups:
         unit = group.part
         if isinstance(unit, CoupledUnits):
-            own = unit.model if unit.order <= _ONE_COUPLED else None
+            own = _coupled_as_one(unit)
         else:
             is_plain = isinstance(unit, Filtered) and unit.response is None
             own = unit.model if is_plain else None
@@ -221,6 +226,11 @@ def _as_one(part: NoisePart) -> LinearSystem | None:
     if order > _ONE_SYSTEM or covered < part.outputs:
         return None
     return whole_of(systems, part.outputs)
+
+
+def _coupled_as_one(part: CoupledUnits) -> LinearSystem | None:
+    """Return noise of coupled units as one system, None where that is too large."""
+    return part.model if part.order <= MOST_STATES_IN_BALLS else None
 
 
 def _of_kind(problem: DesignProblem, kind: Units) -> Proposal:

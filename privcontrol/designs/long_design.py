@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..noise.parts import Filtered, NoisePart
 from ..numerics.ellipsoid import Weights, rough_shape
 from ..numerics.errors import PrivacyError, UncertifiableError
-from ..numerics.thresholds import LEAST_PRICE, ROUGH, ROUNDED
+from ..numerics.thresholds import LEAST_PRICE, MOST_ROUNDS, ROUGH, ROUNDED
 from ..secrets.decaying import endless_secret
 from ..secrets.disturbed import causal_map
 from ..secrets.secret import SecretInputs
@@ -29,12 +29,8 @@ from .windowed import Weighted
 
 #: Samples from which on noise of low order is tried before a dense design.
 _LONG = 50
-#: Dimensions up to which the bound for a run is searched for, and updates of the search.
+#: Dimensions up to which the bound for a run is searched for.
 _MOST_DIMENSIONS = 3000
-_OF_A_BOUND = 24
-#: Moves that a bound is made of. Of more only those count whose stationary weight is not
-#: small compared with the largest.
-_MOST_MOVES = 8000
 #: Gap of the noise without a horizon, as a part of the one that is asked for. The run
 #: itself leaves the rest.
 _SHARE_OF_LASTING = 1 / 16
@@ -175,12 +171,9 @@ def _bound_of_run(
     which begins with those of the times that prove most, ends at a bound of ``enough``.
     """
     relative = multipliers / multipliers.max()
-    if horizon * len(multipliers) > _MOST_MOVES:
-        is_heavy = relative >= ROUGH
-        relative = relative[is_heavy]
-        changes = changes[:, :, is_heavy]
-    shares = np.maximum(relative, LEAST_PRICE)
-    shares /= shares.sum()
+    is_heavy = relative >= ROUGH
+    changes = changes[:, :, is_heavy]
+    shares = relative[is_heavy] / relative[is_heavy].sum()
     priced = price.after(secret.system)
     weighted = changes * np.sqrt(shares)
     by_time = _products_by_time(response_from_rest(priced, weighted))
@@ -197,7 +190,7 @@ def _bound_of_run(
     of_times = np.maximum((by_time / by_time.max()) ** 2, LEAST_PRICE)
     weights = np.outer(of_times / of_times.sum(), shares).ravel()
     begun = Weights(np.log(weights))
-    found = rough_shape(points, 0.0, enough=enough, updates=_OF_A_BOUND, begun=begun)
+    found = rough_shape(points, 0.0, enough=enough, updates=MOST_ROUNDS, begun=begun)
     return found.lower_bound
 
 

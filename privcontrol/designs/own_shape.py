@@ -18,15 +18,12 @@ from ..noise.parts import DrawnOnce
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import float_above, nonzero, rank_tolerance
 from ..numerics.progress import piece
+from ..numerics.thresholds import ROUNDED
 from ..secrets.secret import Responses
 from .correlated import dense_noise
 from .fitted import evaluated, least_scale, scaled_to_fit
 from .problem import DesignProblem, Proposal
 from .robust import alone, beside_floor, excess_of, shift_beside_floor
-
-#: Relative part of a response that may lie outside Lambda's column space. The padding of
-#: the root covers it, and its cost is in the certified shift.
-_COVERED = 1e-8
 
 
 def own_shape(problem: DesignProblem) -> Proposal:
@@ -116,7 +113,8 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
     moves = np.hstack([responses.points, *responses.balls, *shaped])
     moves = moves / nonzero(sizes)[:, None]
     left = np.linalg.norm(moves - basis @ (basis.T @ moves), axis=0)
-    if (left > _COVERED * np.linalg.norm(moves, axis=0)).any():
+    # the padding of the root covers what is less, at a cost in the certified shift
+    if (left > ROUNDED * np.linalg.norm(moves, axis=0)).any():
         raise NotRealizableError(
             "factor: a hidden move changes the outputs in a direction that is not in the "
             "column space of Lambda (DPAM eq. (8)); add the column, or a white floor of "

@@ -33,6 +33,8 @@ from .price import Price, Weight
 from .request import Request
 from .windowed import Weighted
 
+#: How much faster noise beside a floor has to grow than its excess.
+STEEPEST = 4
 #: Gap of designs and ellipsoids that are only compared.
 GAP_OF_A_TRY = 1e-4
 

@@ -26,11 +26,9 @@ from ..numerics.thresholds import LARGEST_EXCESS, MOST_ROUNDS, ROUNDED, UNSEEN
 from ..privacy.budget import scale_to_budget
 from ..systems.linear import Plant
 from ..systems.powers import seen_states
-from .problem import GAP_OF_A_TRY, DesignProblem, Proposal, Rough
+from .problem import GAP_OF_A_TRY, STEEPEST, DesignProblem, Proposal, Rough
 from .state_factor import structured_factor
 
-#: Size of structured noise relative to the floor below which it is left out.
-_LEAST = 1e-5
 #: Rounds of ellipsoids where the dimension is large and each round costs seconds.
 _FEW_ROUNDS = 4
 _LARGE = 24
@@ -135,12 +133,12 @@ def _enlarged(
     problem: DesignProblem, factor: NDArray, allowed: float
 ) -> NDArray | None:
     """S, enlarged until every certified shift is below the allowed one."""
-    most = 1 + 4 * LARGEST_EXCESS if factor.shape[1] else 1.0
+    most = 1 + STEEPEST * LARGEST_EXCESS if factor.shape[1] else 1.0
 
     def evaluated(size: float) -> tuple[Shift, float]:
         found = shift_beside_floor(problem, factor * size)
         excess = float(np.sqrt(found.squares.max()) / allowed * (1 + 1e-15))
-        return found, 1 + 4 * (excess - 1)  # the floor keeps its size
+        return found, 1 + STEEPEST * (excess - 1)  # the floor keeps its size
 
     if problem.rough is not None:
         _, excess = evaluated(1.0)
@@ -180,7 +178,7 @@ class _Cover:
         """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         balls = [self.core, *self.balls]
         found = covering_ellipsoid(self.points, balls, self.weight, rough=rough)
-        root = remainder(found.factor, self.core, _LEAST)
+        root = remainder(found.factor, self.core)
         discount = float(np.sum((self.weight.T @ self.core) ** 2))
         return self.basis @ root, found.lower_bound, discount
 

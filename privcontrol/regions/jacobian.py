@@ -24,7 +24,7 @@ from ..numerics.checks import instance_of, positive_integer, real_array, sequenc
 from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
-from ..numerics.thresholds import FINE
+from ..numerics.thresholds import FINE, ROUGH
 from ..privacy.hidden import rounded_down
 from ..secrets.secrets import Secrets
 from ..systems.linear import Plant
@@ -50,7 +50,7 @@ _LINEARISED = "$linearised"
 #: Boxes into which a region may be split.
 _MOST_BOXES = 100_000
 #: How much larger the wide entries' intervals may be made to take in the narrow ones.
-_UNFELT, _MOST_ENLARGED = 1e-3, 0.25
+_MOST_ENLARGED = 0.25
 #: Correlation of two entries from which on they are taken together.
 _CORRELATED = 0.9
 
@@ -707,7 +707,7 @@ def _wide_directions(
             share = float(np.sqrt(reach[wide:].sum() / reach[:wide].sum()))
         if share < 1:
             best = (wide, share)
-        if share <= _UNFELT:
+        if share <= ROUGH:
             break
     if count > 1 and best[1] > most_enlarged:
         raise ValueError(

@@ -26,14 +26,19 @@ from ..numerics.balls import (
 )
 from ..numerics.errors import NotRealizableError
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import CACHED, CERTAIN, FINE, ROUNDED, SMALLEST
+from ..numerics.thresholds import (
+    CACHED,
+    CERTAIN,
+    FINE,
+    MANY_DIMENSIONS,
+    ROUNDED,
+    SMALLEST,
+)
 from ..systems.linear import Plant
 from ..systems.transitions import ACCURATE_BITS, FIRST_BITS
 from .hiding import NoiseForm, Pairing, Split
 from .state_moves import StateMoves
 
-#: Moves of which all are evaluated in balls.
-_FEW_MOVES = 256
 #: What a move does not know of its small entries, relative to its largest one.
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
 
@@ -84,7 +89,7 @@ def _below_largest(
     """
     columns = hidden.columns
     count = columns.shape[1]
-    if count < _FEW_MOVES:
+    if count < MANY_DIMENSIONS:
         return None
     try:
         with working_bits(bits):

@@ -44,7 +44,7 @@ def test_bounds_in_doubles_are_those_in_balls(seed, monkeypatch):
     monkeypatch.setattr(squares, "CACHED", 100 + seed)  # some moves at a time
     found = certified_shift(parts, secret, [plant], HORIZON)
     np.testing.assert_allclose(found.squares, whole.squares, rtol=1e-12)
-    monkeypatch.setattr(squares, "_FEW_MOVES", np.inf)
+    monkeypatch.setattr(squares, "MANY_DIMENSIONS", np.inf)
     slow = certified_shift(parts, secret, [plant], HORIZON)
     largest = slow.squares.max()
     assert slow.squares.shape == found.squares.shape
