@@ -32,7 +32,6 @@ from .region_design import ShiftOf, Size, beside_grid, scaled_to_region
 
 #: Steps in which a floor is raised until there is noise, in logarithms.
 _STEP = math.log(4.0)
-_FEW_STEPS, _MOST_STEPS = 3, 40
 #: Logarithms of the least and largest floors that are tried, relative to the first one
 #: with a design, and how sharply the cheapest one is located among them.
 _LOWEST, _HIGHEST, _FLOOR_SHARP = -math.log(1e3), math.log(30.0), 0.1
@@ -171,11 +170,11 @@ class _Search:
         self._excess_of = excess_of
         self._refusal: Exception | None = None
         self._lowest_cost = math.inf
-        for tried in range(1, _MOST_STEPS):
+        for tried in range(FEW_ROUNDS):
             if self._cost(start) < math.inf:
                 break
             start = start + _STEP
-            if tried == _FEW_STEPS:  # under some model far more noise is needed
+            if tried == 0:  # under some model far more noise is needed
                 of_all = np.log(_independent(problem, size))
                 start = np.maximum(start, of_all + _FIRST)
         else:

@@ -39,8 +39,6 @@ from .problem import DesignProblem, Filter, Proposal
 from .region_design import Size, beside_grid, meeting_budget
 from .request import Request
 
-#: Excess of scaled noise over its budget from which on it is given up.
-_HOPELESS = 10.0
 #: Cost relative to its bound up to which noise for one of the plants is good enough.
 _CLOSE = 1.25
 #: Vertices for which the shape of filtered noise is optimised.
@@ -301,9 +299,7 @@ class _Task(ABC):
             shift = self.shift(parts)
             return (parts, shift), shift / self.allowed
 
-        (parts, _), _, excess = scale_to_budget(
-            evaluated, size, largest_excess=_HOPELESS
-        )
+        (parts, _), _, excess = scale_to_budget(evaluated, size)
         if not excess <= 1:
             raise UncertifiableError(
                 "models: the noise does not meet its budget when evaluated back; raise "

@@ -48,10 +48,8 @@ from .near import shift_nearby
 
 #: Uncertain entries up to which a box is the polytope of its corners.
 _MOST_OF_POLYTOPE = 5
-#: Corners, drawn at random, that stand for all where there are too many, and for the
-#: dense designs of disturbances, whose time grows with the square of their number.
-_STANDING = 12
-_STANDING_DENSE = 3
+#: Corners, drawn at random, that stand for all where there are too many.
+_STANDING = 3
 
 
 class PlantRegion(CheckedFields, Saved, ABC):
@@ -764,8 +762,7 @@ class PlantBox(ByContent, PlantRegion):
         count = int(entries.sum())
         if count <= _MOST_OF_POLYTOPE:
             return self.plants(adjacency)
-        standing = _STANDING_DENSE if Secrets(adjacency).disturbances else _STANDING
-        corners = generator(0).choice([-1.0, 1.0], size=(standing, count))
+        corners = generator(0).choice([-1.0, 1.0], size=(_STANDING, count))
         offsets = corners * self._spread[entries]
         return tuple(self._moved(entries, offset) for offset in offsets)
 

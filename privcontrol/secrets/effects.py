@@ -21,8 +21,6 @@ from .secrets import Secrets
 
 #: Samples of a run at most whose effects are looked at.
 LOOKED_AT = 2000
-#: States from which on a plant is looked at unit by unit.
-_MANY_STATES = 40
 
 
 def effects_of(
@@ -37,7 +35,7 @@ def effects_of(
     (x(0), ..., x(T - 1)) need the horizon T that they are of. Of a plant that varies
     they are those of n + 1 samples after each time at which the secret may move.
     """
-    if not horizon.ends and plant.order > _MANY_STATES:
+    if not horizon.ends:
         effects = _effects_of_units(secret, plant, horizon, samples)
         if effects is not None:
             return effects

@@ -32,8 +32,6 @@ from .secrets import Secrets
 
 #: Units from which on a symmetry is looked for.
 _FEWEST = 3
-#: What tells the states of a unit apart: generic weights of what they are linked to.
-_WEIGHTS = (0.6180339, 0.3247180)
 
 
 # -- units that nothing connects ------------------------------------------------------------
@@ -414,7 +412,8 @@ def _places(system: LinearSystem, owner: NDArray) -> NDArray | None:
     if len({len(states) for states in found}) > 1:
         return None
     places = np.array(found)
-    signs = np.diag(A) + _WEIGHTS[0] * C.sum(axis=0) + _WEIGHTS[1] * B.sum(axis=1)
+    weights = np.random.default_rng(0).random(2)  # generic, the same for every plant
+    signs = np.diag(A) + weights @ [C.sum(axis=0), B.sum(axis=1)]
     scale = SYMMETRIC * float(np.abs(signs).max(initial=0.0))
     told = np.round(signs / scale) if scale else signs
     order = np.argsort(told[places], axis=1, kind="stable")
