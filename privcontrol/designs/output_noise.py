@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from .._figures import AxesLike
 from ..core.adjacency import Adjacency
-from ..core.mechanism import Mechanism
-from ..core.noise_design import NoiseDesign
 from ..noise.iosystem import (
     create_noise_iosystem,
     numbered,
@@ -32,25 +30,19 @@ from ..noise.parts import (
     Correlated,
     DrawnOnce,
     Pricing,
-    Radial,
     Structured,
-    noise_of_run,
 )
-from ..noise.process import SummedNoise, promising
+from ..noise.process import SummedNoise
 from ..noise.within import room_of
-from ..numerics.checks import Seed, positive_number
+from ..numerics.checks import Seed
 from ..numerics.labels import html_table
-from ..numerics.linalg import float_above
 from ..numerics.saved import Saved, write
 from ..numerics.thresholds import ROUNDED
-from ..privacy.budget import PrivacyBudget
 from ..privacy.guarantee import PrivacyGuarantee, Scope, shown
-from ..privacy.loss import (
-    by_kind,
-)
 from ..privacy.record import Curator, Record, curated, of_run, record
-from .guarantees import beside_miss, guarantee_of_models, own_loss
+from .guarantees import guarantee_of_models
 from .request import Models
+from .resized import resized
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -235,61 +227,7 @@ class OutputNoise(SummedNoise, Saved):
         >>> float(noise.with_std(20.0).std.max().round(6))
         20.0
         """
-        if self.kept is not None:
-            raise ValueError(
-                "with_std: noise within a bound leaks another share at another size; "
-                "design it again"
-            )
-        gain = positive_number(std, "std") / float(self.std.max())
-        if not 1e-100 < gain < 1e100:
-            raise ValueError(
-                f"std: expected a size near that of the noise, {self.std.max():.3g}, "
-                f"got {std:.3g}"
-            )
-        request = self.request
-        if request is None:
-            raise ValueError("this noise records no adjacency; design it again")
-        old = self.design
-        if not isinstance(old, NoiseDesign):
-            raise ValueError(
-                "with_std: filtered noise is not scaled here; the standard deviation is "
-                "inversely proportional to the gdp of a budget, so design for "
-                "PrivacyBudget(gdp=...)"
-            )
-        parts = tuple(part.scaled(gain) for part in self.parts)
-        scaled = promising(self, parts=parts)
-        loss = beside_miss(self.guarantee, own_loss(scaled))
-        together = loss.released(request.releases)
-        delta = request.budget.delta if len(by_kind(loss)) > 1 else 0.0
-        if self.process.total.part(Radial) is not None and not self.process.is_mixed:
-            delta = together.failure  # within a bound it may fail openly
-            if delta >= 1:
-                raise ValueError(
-                    f"std: noise of {std:.3g} ends within the hidden move, and hides "
-                    'nothing; choose a larger one, or design family="ball"'
-                )
-        if delta or self.family != "gaussian":
-            least = float_above(together.epsilon(delta), 2)
-            budget = PrivacyBudget(epsilon=max(least, 1e-9), delta=delta)
-        else:
-            budget = PrivacyBudget(gdp=together.gdp)
-        guarantee = replace(self.guarantee, loss=loss)
-        tangent = old.tangent_factor
-        lower_bound = old.lower_bound * gain**2
-        design = replace(
-            old,
-            mechanism=Mechanism(
-                old.mechanism.query,
-                noise_of_run(parts, self.process.samples, self.family),
-            ),
-            guarantee=guarantee,
-            cost=old.cost * gain**2,
-            lower_bound=lower_bound,
-            tangent_factor=None if tangent is None else tangent * gain,
-            budget=budget,
-        )
-        request = replace(request, budget=budget)
-        return promising(scaled, guarantee=guarantee, design=design, request=request)
+        return resized(self, std)
 
     @property
     def system(self) -> ct.StateSpace:

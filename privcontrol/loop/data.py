@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..designs.output_noise import OutputNoise
 from ..numerics.checks import instance_of, one_of, real_array
 from ..numerics.objects import ByContent, freeze_arrays
+from ..numerics.saved import check_fields
 from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
 from ..systems.linear import LinearSystem, Plant, root, singular_root
 from ..systems.varying import VaryingPlant
@@ -85,6 +86,56 @@ class LoopData(ByContent):
             check_noise(self.side.plant, self.noise)
             if self.truth is not None:
                 self.truth.check_noise(self.noise)
+
+    def saved(self) -> dict[str, object]:
+        """Return plant, controller, noise, weights and names, for a design file.
+
+        Of gains that vary only what they are designed for is written.
+
+        Raises
+        ------
+        ValueError
+            If plant or controller are functions.
+        """
+        functions = ""
+        if self.law.is_function:
+            functions = "the controller's functions"
+        elif self.truth is not None:
+            functions = "the functions of a nonlinear plant"
+        if functions:
+            raise ValueError(
+                f"save: {functions} cannot be written to a file; save the noise, "
+                "loop.noise.save(path)"
+            )
+        is_designed = self.law.varies and self.design is not None
+        return {
+            "plant": self.side.plant,
+            "controls": self.side.controls,
+            "law": None if is_designed else self.law,
+            "noise": self.noise,
+            "weights": self.weights,
+            "name": self.name,
+            "form": self.form,
+            "history": self.history,
+            "design": self.design,
+        }
+
+    @classmethod
+    def restored(cls, saved: dict[str, Any]) -> Self:
+        """Return the loop that `saved` describes, checked."""
+        side = LinearSide(saved.pop("plant"), saved.pop("controls"))
+        n, design = side.order, saved["design"]
+        shapes = {"P0": (n, n), "initial_state": (n,), "terminal": (n, n)}
+        for name, shape in shapes.items():
+            public = getattr(design, name, None)
+            if public is not None:
+                real_array(public, name, shape=shape)
+        if saved["law"] is None:
+            known = (side, saved["weights"], saved["noise"])
+            saved["law"] = saved["design"].law(*known)
+        data = cls(side, **saved)
+        check_fields(data)
+        return data
 
     @property
     def simulated(self) -> LinearSide | NonlinearSide:

@@ -7,7 +7,6 @@ the guarantee of the output noise is the guarantee of the loop, for any controll
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -23,27 +22,23 @@ from ..numerics.checks import (
     Seed,
     instance_of,
     positive_integer,
-    positive_number,
-    real_array,
-    sample_count,
 )
 from ..numerics.labels import html_table
 from ..numerics.objects import ByContent, CheckedFields
-from ..numerics.saved import Saved, check_fields, write
-from ..numerics.thresholds import LARGEST_SIZE
+from ..numerics.saved import Saved, write
 from ..privacy.guarantee import PrivacyGuarantee
-from ..privacy.horizon import Run
 from ..privacy.record import Curator, Record, curated, day_of
 from ..response import PrivateResponse
 from ..systems.linear import LinearSystem, poles_of
 from . import moments, simulation
 from .controller import UserLaw
 from .data import LoopData, over_run, refuse_moments
+from .margins import margins
 from .moments import LoopCost
 from .online import OnlineController
 from .optimality import Optimality, optimality
 from .report import write_report
-from .side import LinearSide, RunSignals, known_keywords
+from .side import RunSignals, known_keywords
 
 #: How the name of a page ends.
 _PAGES = (".html", ".htm")
@@ -517,28 +512,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         """
         if self.data.truth is not None:
             refuse_moments(self.data, "margins")
-        along = real_array(direction, "direction", shape=(self.data.side.order,))
-        tail = positive_number(probability, "probability")
-        if not 1 / LARGEST_SIZE <= tail < 1:
-            raise ValueError(
-                f"probability: expected a number from {1 / LARGEST_SIZE:g} to below 1, got "
-                f"{tail:g}"
-            )
-        longest = math.inf if self.noise is None else self.noise.horizon
-        if horizon is None:
-            horizon = self.data.horizon.count(
-                "horizon: the loop has no horizon, and margins hold for all samples of a "
-                "run together; pass its number of samples, such as horizon=100"
-            )
-        samples = Run(sample_count(horizon, "horizon"))
-        if samples > longest:
-            raise ValueError(
-                f"horizon: expected at most the {longest} samples of the noise, got "
-                f"{samples}"
-            )
-        instance_of(sure, bool, "sure")
-        find = moments.sure_margins if sure else moments.margins
-        return find(self.data, along, tail, samples)
+        return margins(self.data, direction, probability, horizon, sure)
 
     @cached_property
     def optimality(self) -> Optimality:
@@ -732,50 +706,12 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         write(path, self)
 
     def _saved_fields(self) -> dict[str, object]:
-        """Return plant, controller, noise, weights and names, for a design file.
-
-        Of gains that vary only what they are designed for is written. `ValueError`
-        where plant or controller are functions.
-        """
-        loop = self.data
-        functions = ""
-        if loop.law.is_function:
-            functions = "the controller's functions"
-        elif loop.truth is not None:
-            functions = "the functions of a nonlinear plant"
-        if functions:
-            raise ValueError(
-                f"save: {functions} cannot be written to a file; save the noise, "
-                "loop.noise.save(path)"
-            )
-        is_designed = loop.law.varies and loop.design is not None
-        return {
-            "plant": loop.side.plant,
-            "controls": loop.side.controls,
-            "law": None if is_designed else loop.law,
-            "noise": loop.noise,
-            "weights": loop.weights,
-            "name": loop.name,
-            "form": loop.form,
-            "history": loop.history,
-            "design": loop.design,
-        }
+        """Return plant, controller, noise, weights and names, for a design file."""
+        return self.data.saved()
 
     @classmethod
     def _restored(cls, saved: dict[str, Any]) -> Self:
-        side = LinearSide(saved.pop("plant"), saved.pop("controls"))
-        n, design = side.order, saved["design"]
-        shapes = {"P0": (n, n), "initial_state": (n,), "terminal": (n, n)}
-        for name, shape in shapes.items():
-            public = getattr(design, name, None)
-            if public is not None:
-                real_array(public, name, shape=shape)
-        if saved["law"] is None:
-            known = (side, saved["weights"], saved["noise"])
-            saved["law"] = saved["design"].law(*known)
-        data = LoopData(side, **saved)
-        check_fields(data)
-        return cls(data)
+        return cls(LoopData.restored(saved))
 
     def _repr_html_(self) -> str:
         """Return the loop, its noise and its guarantee as tables for notebooks."""

@@ -10,7 +10,7 @@ import scipy.linalg
 from repeats import few
 
 import privcontrol as pc
-from privcontrol.loop import moments, noise_program, optimality
+from privcontrol.loop import margins, noise_program, optimality
 from privcontrol.loop.dense_filter import noise_covariance
 
 BUDGET = pc.PrivacyBudget(epsilon=1.0, delta=1e-2)
@@ -21,7 +21,7 @@ def read(information):
     size = len(information)
     root = np.linalg.cholesky(information - np.eye(size)).T
     turn = np.linalg.inv(np.linalg.cholesky(information)).T  # V V' = F^-1
-    return moments._Read(SimpleNamespace(root=root, open=np.eye(size)), turn)
+    return margins._Read(SimpleNamespace(root=root, open=np.eye(size)), turn)
 
 
 @pytest.mark.parametrize("gap, is_lost", [(0.0099, False), (0.0101, True)])
@@ -53,7 +53,7 @@ def test_the_growth_between_two_readings_is_that_of_their_information():
         first = 1.1 * np.eye(size) + roots[0] @ roots[0].T
         last = first + roots[1] @ roots[1].T
         most = scipy.linalg.eigh(last, first, eigvals_only=True)[-1]
-        found = moments._growth(read(first), read(last))
+        found = margins._growth(read(first), read(last))
         assert found == pytest.approx(most, rel=1e-10)
 
 
@@ -64,11 +64,11 @@ def test_epochs_of_a_growth_take_the_reflection_principle_each():
     epoch may not take the tail of its end alone.
     """
     growing = [read(np.array([[value]])) for value in np.geomspace(2, 32, 2001)]
-    found = {round(tails / 2): growth for growth, tails in moments._epochs(growing)}
+    found = {round(tails / 2): growth for growth, tails in margins._epochs(growing)}
     assert sorted(found) == list(range(1, 13))
     for count, growth in found.items():
         assert growth == pytest.approx(16 ** (1 / count), rel=3e-3)
-    assert all(tails == 2 * round(tails / 2) for _, tails in moments._epochs(growing))
+    assert all(tails == 2 * round(tails / 2) for _, tails in margins._epochs(growing))
 
 
 def test_a_brownian_error_leaves_its_epoch_twice_as_often_as_its_end():
