@@ -28,8 +28,6 @@ from .budget import PrivacyBudget
 _OFFSETS = (0.0, 0.015, 0.03, 0.045, 0.06, 0.08, 0.1, 0.15, 0.25, 0.5)
 #: Those for which lambda is found.
 _TOGETHER = _OFFSETS[:-2:2]
-#: Lambdas to try where the program finds none, in units of the pure law's variance.
-_PRICES = (0.5, 2.0, 8.0, 32.0)
 #: Points at most to one side of a lattice. Coarser lattices hide longer moves.
 _MOST_POINTS = 150
 #: Epsilon beyond which three points are enough for a rough bound.
@@ -92,9 +90,8 @@ def _of_lattice(epsilon: float, delta: float) -> float:
     if delta >= 1:
         return 0.0
     program = _Program(epsilon, _points(epsilon, delta))
-    found = program.price(delta)
-    prices = [found] if found else [program.unit * share for share in _PRICES]
-    return max(_at_price(program, price, delta) for price in prices)
+    # where rounding hides the best lambda, which costs nothing, that of the unit will do
+    return _at_price(program, program.price(delta) or program.unit, delta)
 
 
 def _at_price(program: _Program, price: float, delta: float) -> float:
@@ -123,12 +120,14 @@ class _Program:
     """max t: t <= k^2 + 2 u k + y_k - e^eps y_(k+1) + z_k - e^eps z_(k-1), y, z <= lambda.
 
     Beyond ``reach`` to the left y is constant and z zero, and to the right it is the other
-    way round. Costs are in units of the least variance without a delta.
+    way round. Costs are in units near the least variance: it is below that without a
+    delta, and below the square of the reach.
     """
 
     def __init__(self, epsilon: float, reach: int) -> None:
         self.odds = math.exp(epsilon) * (1 + 4 * EPS)
-        self.unit = max(least_variance(epsilon, 0.0), 1e-9) if epsilon else 1.0
+        pure = least_variance(epsilon, 0.0) if epsilon else math.inf
+        self.unit = min(pure, float(reach**2))
         self.places = np.arange(-reach - 1, reach + 2)
         self.count = len(self.places) - 1
         #: The least k^2 + 2 u k of the places that are left out.

@@ -67,6 +67,14 @@ def test_without_epsilon_it_is_a_uniform_law():
     assert least_variance(0.0, 1e-2) == pytest.approx((100**2 - 1) / 12, rel=1e-6)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4])
+@pytest.mark.parametrize("delta", [0.1, 0.5])
+def test_next_to_no_epsilon_it_is_nearly_a_uniform_law(epsilon, delta):
+    """The pure law's variance, 1 / epsilon^2, is far from that of the best one."""
+    uniform = (1 / delta**2 - 1) / 12
+    assert (1 - 1e-3) * uniform < least_variance(epsilon, delta) < uniform
+
+
 @pytest.mark.parametrize("seed", few(range(8), of=1))
 def test_no_law_at_random_is_below_the_bound(seed):
     """Masses on a lattice with any offset, and the delta that they have."""
