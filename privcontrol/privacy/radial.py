@@ -36,8 +36,6 @@ _NODES = 128
 SMALLEST_SIZE = 1e-6
 _LARGEST_SIZE = 600.0
 _MOST_DIMENSIONS = 256
-#: Terms of a Bessel function's series at zero, for values beyond the doubles.
-_TERMS = 12
 
 
 @cache
@@ -78,14 +76,16 @@ def _log_bessel(order: float, x: float) -> float:
     """Return the logarithm of exp(x) K_order(x), of values beyond the doubles too.
 
     Those have orders far above x, where the series at zero loses no digits
-    (DLMF 10.31.1): its terms fall by x^2 / 4 / k / (order - k), and what follows the last
-    one is less than rounding.
+    (DLMF 10.31.1): its terms fall by x^2 / 4 / k / (order - k), until they are less than
+    rounding.
     """
     value = float(kve(order, x))
     if value < math.inf:
         return math.log(value)
     total = term = 1.0
-    for k in range(1, _TERMS):
+    k = 0
+    while abs(term) > EPS * total:
+        k += 1
         term *= -(x**2) / (4 * k * (order - k))
         total += term
     power = order * math.log(2 / x)
