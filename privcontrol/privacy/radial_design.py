@@ -21,8 +21,6 @@ from .law import BallLaw
 from .loss import MOST_TRUNCATED, PrivacyLoss, RadialShift, scaled
 from .radial import ball_rate, truncated_radius
 
-#: Rates of truncated noise for several releases that are tried.
-_RATES_TRIED = 8
 #: Releases up to which laws are compared.
 _MOST_RELEASES = 64
 
@@ -136,7 +134,7 @@ def _truncation(budget: PrivacyBudget, dimension: int, releases: int) -> RadialS
         ),
         bounds=(least, most),
         method="bounded",
-        options={"maxiter": _RATES_TRIED, "xatol": ROUGH * most},
+        options={"xatol": ROUGH * most},
     )
     rate = float(found.x)
     own = RadialSize(dimension, rate, radius(rate, PRECISION))
@@ -174,7 +172,7 @@ def _truncation_within(budget: PrivacyBudget, variance: float, releases: int) ->
         excess,
         bounds=(least, most),
         method="bounded",
-        options={"maxiter": 2 * _RATES_TRIED, "xatol": ROUGH * (most - least)},
+        options={"xatol": ROUGH * (most - least)},
     )
     return float(found.fun) <= delta
 
