@@ -34,9 +34,6 @@ from .moments import Expected, expected_total
 from .noise_program import NoiseProgram
 from .optimality import check_covered, shift_of_any_law
 
-#: Largest noise of a co-design, relative to the noise of least variance.
-CAP = 10.0
-
 
 def optimal_loop(
     loop: LoopData, cap: float, progress: bool, family: str | None = None

@@ -18,7 +18,7 @@ from ..loop.controller import Gains, ObserverFeedback
 from ..loop.data import LoopData
 from ..loop.lqg import constant_filter
 from ..loop.moments import Expected, LoopCost
-from ..loop.optimum import CAP, optimal_loop
+from ..loop.optimum import optimal_loop
 from ..noise.process import promising
 from ..numerics.linalg import smallest
 from ..numerics.thresholds import LARGEST_FACTOR, ON_CIRCLE, ROUNDED
@@ -112,7 +112,7 @@ def _with_request(loop: LoopData, design: str, request: Request) -> LoopData:
     if design in ("trace", "iid", *RADIAL_LAWS) or is_blind:
         return plain  # no noise costs a loop without feedback
     if design == "codesign":
-        return optimal_loop(plain, CAP, progress=False)
+        return optimal_loop(plain, plain.known_design.cap, progress=False)
     weight = plain if plain.knows_noise else loop
     return loop.with_noise(designed(request, loop.side.plant, weight=weight))
 
