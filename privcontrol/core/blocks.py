@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 
 from ..numerics.errors import UncertifiableError
 from ..numerics.linalg import EPS
+from ..numerics.thresholds import ALIKE
 from .noise import MOST_NEAR, TEMPERATURES, enclosing_cross_polytope
 
 #: Weights of the barrier, relative to the value, while the 1-norms are smoothed by
@@ -34,13 +35,6 @@ _BARRIERS = (0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001)
 _HOPEFUL = (math.inf, math.inf, 1.3, 1.1, 1.03, 1.01, 1.0)
 #: Random turns of the Gaussian optimum that are tried, in addition to fixed ones.
 _TURNS = 4
-#: Part of the way from the least information, at which a start begins.
-_INSIDE = 0.05
-#: Steps of a descent at most.
-_STEPS = 200
-
-#: Relative growth of a norm that is spent on less noise that nobody reads.
-_SPENT = 1e-5
 
 #: Directions up to which all ways to part them into blocks are tried.
 _MOST_PARTED = 4
@@ -51,8 +45,6 @@ CAP_OF_UNREAD = 1000.0
 _HARDLY_READ = 0.01
 #: Speed: kinds of blocks that are returned to be certified, those of least cost.
 _CERTIFIED = 2
-#: Information of a direction, over that of noise at its cap, from which it counts as read.
-_BARE = 4.0
 
 #: From X = L'L to the cost, and to minus its gradient.
 Priced = Callable[[NDArray], tuple[float, NDArray]]
@@ -96,7 +88,7 @@ class _Norm:
         each = self._weights[:, None] * self._lengths(images, 0.0)
         rows = rows.copy()
         for block, size in enumerate(self.sizes):
-            left = 1 + _SPENT - (each.sum(axis=0) - each[block])
+            left = 1 + ALIKE - (each.sum(axis=0) - each[block])
             gain = max(1.0, float((left / np.maximum(each[block], EPS)).min()) / 2)
             each[block] *= gain
             start = self._starts[block]
@@ -163,9 +155,9 @@ def blocks_under_weight(
 
 
 def rank_read(information: NDArray, cap: float) -> int:
-    """Return in how many directions noise is well below its cap."""
+    """Return in how many directions noise is nearer to the least than to its cap."""
     values = np.linalg.eigvalsh(information)
-    return max(1, int(np.count_nonzero(values > _BARE * cap**-2)))
+    return max(1, int(np.count_nonzero(values > 1 / cap)))
 
 
 def partitions(count: int, rank: int) -> list[tuple[int, ...]]:
@@ -234,7 +226,7 @@ def _starts(
     inverse = np.linalg.inv(enclosing_cross_polytope(moves, np.eye(count)).factor)
     for rows in (*(turn @ root for turn in turns), inverse):
         left, sizes, right = np.linalg.svd(norm.normed(rows, moves))
-        smallest = math.sqrt(least) + _INSIDE * (sizes[0] - math.sqrt(least))
+        smallest = math.sqrt(math.sqrt(least) * sizes[0])  # half of the way to it
         # what makes small rows larger makes the norm larger too
         for _ in range(20):
             rows = norm.normed(left * np.maximum(sizes, smallest) @ right, moves)
@@ -272,7 +264,6 @@ class _Search:
             rows.ravel(),
             (TEMPERATURES[stage], _BARRIERS[stage], unit),
             jac=True,
-            options={"maxiter": _STEPS},
         )
         return found.x.reshape(rows.shape) if math.isfinite(found.fun) else rows
 

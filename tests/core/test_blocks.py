@@ -20,7 +20,7 @@ from privcontrol.core import (
     design_noise,
 )
 from privcontrol.core.ball_noise import BlockNoise
-from privcontrol.core.blocks import _Norm
+from privcontrol.core.blocks import _Norm, partitions
 from privcontrol.privacy import loss as loss_module
 from privcontrol.privacy.loss import PrivacyLoss, Product, by_kind, composed
 from privcontrol.privacy.walls import Wall
@@ -181,6 +181,11 @@ def test_several_releases_share_the_budget():
     assert design.noise.sizes == (2, 1)
     assert design.guarantee.released(2).satisfies(TIGHT)
     assert not design.guarantee.released(3).satisfies(TIGHT)
+
+
+def test_all_ways_to_part_up_to_four_directions_are_tried():
+    assert partitions(4, 2) == [(3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1)]
+    assert partitions(5, 2) == [(1, 1, 1, 1, 1), (2, 3), (2, 1, 1, 1)]
 
 
 def test_blocks_that_nobody_reads_grow_into_half_of_what_is_left():
