@@ -35,7 +35,8 @@ TRUE, PUBLISHED, ESTIMATE = "black", "#D55E00", "#0072B2"
 COLORS = ("#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 #: Single trials that are drawn at most.
 MANY = 100
-#: Panels that stand in one column; more are drawn in two.
+#: Panels that stand in one column. More of signals that are named are drawn in two; of
+#: those that are not, the first ones are drawn.
 TALLEST = 6
 
 

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._figures import (
     ESTIMATE,
     PUBLISHED,
+    TALLEST,
     TRUE,
     AxesLike,
     Panel,
@@ -55,9 +56,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["PrivateResponse"]
-
-#: Panels in a column of a plot that names no signals.
-MAX_ROWS = 6
 
 Signals = str | Sequence[str] | None
 Place = tuple[str, int]  # a group of signals, and the position of one in it
@@ -736,9 +734,9 @@ class PrivateResponse(ct.TimeResponseData):
             groups = {"States (private)": states, **groups}
         columns = {}
         for heading, places in groups.items():
-            if len(places) > MAX_ROWS:
-                heading += f", first {MAX_ROWS} of {len(places)}"
-            columns[heading] = self._panels(places[:MAX_ROWS], reference, units)
+            if len(places) > TALLEST:
+                heading += f", first {TALLEST} of {len(places)}"
+            columns[heading] = self._panels(places[:TALLEST], reference, units)
         return columns
 
     def _color(self, group: str, index: int) -> str | None:
