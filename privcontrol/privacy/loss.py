@@ -52,13 +52,12 @@ if TYPE_CHECKING:
 #: Most numbers of a Laplace loss for which every hidden move is kept. Of more, one
 #: coordinate is the bound.
 KEPT = 1 << 16
-#: Most moves that are looked for among all as those that no other one dominates.
+#: Speed: most moves that are looked for among all as those that no other one dominates.
+#: What these dominate is not evaluated.
 _UNDOMINATED = 1024
-#: Most moves whose curve is evaluated, and moves by blocks that are looked at one by one;
-#: a bound stands in for the others.
+#: Most moves whose curve is evaluated or whose mu is searched for, and moves by blocks that
+#: are looked at one by one; a bound stands in for the others.
 _EVALUATED = 64
-#: Most moves whose mu is searched for, and the root of a sum of squares stands in.
-_SEARCHED = 16
 #: Points of a discretised loss within a standard deviation, and the most of all.
 _RESOLUTION = 1024
 _POINTS = 1 << 17
@@ -973,7 +972,7 @@ class PrivacyLoss(Saved):
         for rank, one in enumerate(ordered):
             if one.rough_gdp <= worst:
                 break
-            if rank == _SEARCHED:
+            if rank == _EVALUATED:
                 return one.rough_gdp
             worst = max(worst, one.gdp)
         return worst
