@@ -41,11 +41,12 @@ from .dynamics import Drives, LoopDynamics
 from .side import LinearSide, NonlinearSide, hidden_inputs
 from .stepping import LinearRun, Source, has_form
 
-#: Trials whose noise is computed together, always as many.
+#: Speed: trials whose noise is computed together, always as many.
 _NOISE_GROUP = 32
 #: Probability below which more trials have left the region than was stated.
 _UNLIKELY = 0.01
-#: States up to which one product for all samples beats stepping, for any noise's rank.
+#: Speed: states up to which one product for all samples beats stepping, for any noise's
+#: rank.
 _SMALL = 32
 
 
