@@ -342,6 +342,14 @@ def _content(text):
         return None
 
 
+def test_of_a_long_reason_200_characters_are_shown(path):
+    noise("structured").save(path)
+    edited(path, lambda data: data.update(parts="x" * 5000))
+    with pytest.raises(ValueError, match="cannot read") as caught:
+        pc.load(path)
+    assert len(str(caught.value)) < 700
+
+
 def test_files_of_something_else_are_refused(path):
     for text in ("", "{}", "[1]", '{"schema": 1}', "\xff"):
         path.write_text(text, encoding="latin1")

@@ -491,6 +491,12 @@ def test_plot_of_a_few_trials_draws_each_and_no_band(response):
     assert legend_texts(simulated(trials=1)[0].plot("force").legend) == ["1 trial"]
 
 
+def test_of_many_trials_without_a_band_a_hundred_are_drawn(many):
+    """A band of all but 1 in 10,000 has no end among 1000 trials."""
+    drawn = many.band_plot("x[0]", quantiles=(1e-4, 1 - 1e-4), reference=False)
+    assert len(drawn.lines[0, 0]) == 100
+
+
 def test_plot_of_many_signals_says_what_it_leaves_out():
     x = np.zeros((50, 2, 4))
     drawn = PrivateResponse(range(4), states=x, outputs=x, time_label="Step").plot()

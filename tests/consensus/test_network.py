@@ -215,6 +215,24 @@ def test_a_network_is_read_like_its_graph():
     assert (other != read_network(graph, weights="max-degree").iteration).nnz == 0
 
 
+def test_paths_are_counted_in_small_networks_and_cut_nodes_found_in_large_ones():
+    """Each agent of a circulant graph has the nearest two on both sides, so four paths."""
+    found = {}
+    for nodes in (200, 460):
+        graph = nx.circulant_graph(nodes, [1, 2])
+        found[nodes] = read_network(graph, weights="metropolis").connectivity
+    assert found == {200: 4, 460: 2}
+    for nodes, connectivity in ((60_000, 2), (510_000, 1)):
+        assert read_network(ring(nodes, 0.25)).connectivity == connectivity
+
+
+def test_a_spectrum_of_up_to_4000_nodes_is_computed():
+    values, _ = read_network(ring(420, 0.25)).spectrum
+    assert values[0] == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ValueError, match="expected at most 4000 nodes"):
+        _ = read_network(ring(4001, 0.25)).spectrum
+
+
 def ring(nodes, weight):
     k = np.arange(nodes)
     ends = (np.append(k, k), np.append((k + 1) % nodes, (k - 1) % nodes))

@@ -1,5 +1,6 @@
 """Manifold and ball adjacency: Definition 4 by brute force, block charts as state adjacency, balls by their vertices."""
 
+import math
 import re
 from fractions import Fraction
 from itertools import combinations
@@ -249,6 +250,14 @@ def test_balls_of_all_of_space_have_their_textbook_sensitivities():
     assert query.sensitivity(BallAdjacency(1.0, norm=np.inf)) == pytest.approx(
         np.linalg.norm(F @ corners, axis=0).max()
     )
+
+
+def test_the_corners_of_a_box_of_many_entries_are_bounded_by_a_ball():
+    """A box of n entries has 2^(n-1) pairs of corners; the ball around it is sqrt(n) wide."""
+    for size, widest in ((17, 1.0), (19, math.sqrt(19))):
+        query = pc.LinearQuery(np.eye(1, size))
+        found = query.sensitivity(BallAdjacency(1.0, norm=np.inf))
+        assert found == pytest.approx(widest, rel=1e-9)
 
 
 @pytest.mark.parametrize("norm", [1, 1.5, 2, 3, np.inf])

@@ -578,6 +578,14 @@ def same(found, truth, n):
         )
 
 
+@pytest.mark.parametrize("count, kept", [(300, True), (301, False)])
+def test_moves_of_up_to_30_000_numbers_are_kept_as_rationals(count, kept):
+    moves = [((k % 100,), [fmpq(1, 3)]) for k in range(count)]
+    columns, exact = rounded(moves, 100)
+    assert columns.shape == (100, count)
+    assert (exact is not None) == kept
+
+
 def always(way, monkeypatch):
     """Keep circuits as rationals, or round them to doubles."""
     monkeypatch.setattr(
@@ -713,8 +721,9 @@ def test_moves_along_constraints_beyond_double_precision_are_refused():
 
 def test_the_kernels_error_bounds_its_distance_from_the_exact_tangent_space():
     rng = np.random.default_rng(3)
-    for size in (3, 6, 12):
-        D = rng.standard_normal((2, size)) * 10.0 ** rng.integers(-6, 6, (2, 1))
+    for rows, size in ((2, 3), (2, 6), (2, 12), (20, 24)):
+        units = 10.0 ** rng.integers(-6, 6, (rows, 1))
+        D = rng.standard_normal((rows, size)) * units
         manifold = AffineManifold(D)
         exact = rational(D)
         gram = (exact * exact.transpose()).inv()

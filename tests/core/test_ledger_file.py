@@ -28,6 +28,7 @@ from privcontrol.core import (
     PrivacyGuarantee,
     PrivacyLedger,
 )
+from privcontrol.privacy import store
 
 BUDGET = PrivacyBudget(epsilon=1.0, delta=1e-2)
 ADJACENCY = DirectionAdjacency([[1.0]])
@@ -503,6 +504,31 @@ assert ledger._reached("one") == (len(errors) - 1, f"mark {len(errors) - 1}")
 errors.clear()
 print("all go on")
 """
+
+
+class Clock:
+    """A clock on which each wait takes five seconds."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, _seconds):
+        self.now += 5.0
+
+
+def test_a_file_that_another_process_holds_is_waited_for_a_minute(path, monkeypatch):
+    ledger = PrivacyLedger(path=path)
+    clock = Clock()
+    monkeypatch.setattr(store, "time", clock)
+    monkeypatch.setattr(store, "_ATTEMPT", 0.0)
+    with sqlite3.connect(path, isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(TimeoutError, match="busy for 60 s: nothing was recorded"):
+            ledger.charge(foreign(0.1))
+    assert 60.0 <= clock.now <= 70.0
 
 
 @pytest.mark.slow

@@ -663,6 +663,20 @@ def test_too_many_moves_are_one_bound(monkeypatch):
     assert bound.delta(0.2) >= full.delta(0.2)
 
 
+@pytest.mark.parametrize("moves, rows", [(64, 64), (67, 1)])
+def test_moves_of_up_to_65536_numbers_are_kept_each(moves, rows):
+    shifts = np.random.default_rng(0).exponential(0.1, (1000, moves))
+    assert len(PrivacyLoss.laplace(shifts).rows) == rows
+
+
+@pytest.mark.parametrize("moves, rows", [(64, 64), (65, 1)])
+def test_up_to_64_moves_of_blocks_are_kept_each(moves, rows):
+    """On a quarter of a circle no move is within another one."""
+    angles = np.linspace(0.1, 1.4, moves)
+    sizes = [np.cos(angles), np.sin(angles)]
+    assert len(PrivacyLoss.blocks(sizes, [2, 1]).rows) == rows
+
+
 def test_releases_compose_move_by_move():
     first = PrivacyLoss.laplace([[0.1, 0.2, 0.3], [0.5, 0.0, 0.2]])
     second = PrivacyLoss.laplace([[0.2, 0.4, 0.1]])

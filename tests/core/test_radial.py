@@ -161,6 +161,12 @@ def test_curves_are_resolved_between_these_sizes_and_dimensions():
     assert not any(is_resolved(*one) for one in beyond)
 
 
+@pytest.mark.parametrize("r", [1, 2])
+def test_curves_of_truncated_noise_are_exact_up_to_moves_of_a_hundred(r):
+    assert PrivacyLoss.radial(100.0, r, 300.0).attained
+    assert not PrivacyLoss.radial(101.0, r, 300.0).attained
+
+
 @pytest.mark.parametrize("r", [2, 40, 200, 256])
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 2.0])
 def test_no_larger_rate_by_a_few_of_1e12_keeps_delta(epsilon, r):

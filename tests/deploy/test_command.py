@@ -20,7 +20,7 @@ from command import start
 from gateway_cases import endless
 
 import privcontrol as pc
-from privcontrol.deploy import Relay, main
+from privcontrol.deploy import Relay, files, main
 from privcontrol.deploy.command import _lines, _Together
 from privcontrol.numerics import saved
 
@@ -660,6 +660,30 @@ def test_a_short_file_for_a_long_run_is_refused_before_any_work(tmp_path, capfd)
         pc.load(path, longest=999)
     assert pc.load(path, longest=1000).horizon == 1000
     assert main(["check", str(path), "--longest", "999"]) == 1
+
+
+@pytest.mark.parametrize("horizon, begun", [(900_000, True), (1_100_000, False)])
+def test_files_of_up_to_a_million_samples_are_certified(
+    horizon, begun, tmp_path, monkeypatch
+):
+    path = tmp_path / "noise.json"
+    pc.design_output_noise(
+        pc.plants.vehicle(),
+        horizon=1000,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.StateAdjacency({"position": 1.0}),
+        floor=0.1,
+    ).save(path)
+    data = json.loads(path.read_text().replace(": 1000,", f": {horizon},"))
+    del data["digest"]
+    path.write_text(json.dumps({**data, "digest": saved.digest_of(data)}))
+
+    def certify(*_):
+        raise ValueError("it would take minutes")
+
+    monkeypatch.setattr(files, "certify", certify)
+    with pytest.raises(ValueError, match="minutes" if begun else "at most 1000000"):
+        pc.load(path)
 
 
 def odd_reading(rng):

@@ -197,6 +197,25 @@ def test_code_that_adds_entries_is_refused_for_other_laws(options, why):
         c_code(noise)
 
 
+def test_a_filter_has_at_most_20_000_numbers():
+    """A, B, C, D and the root of the first state: n^2 and a few times n."""
+    for order in (60, 141):
+        poles = 0.9 * np.cos(np.arange(order))
+        plant = ct.ss(np.diag(poles), np.zeros((order, 1)), np.ones((1, order)), 0, 1.0)
+        noise = pc.design_output_noise(
+            plant,
+            budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+            adjacency=pc.StateAdjacency({"x[0]": 1.0}),
+            horizon=5,
+            models="exact",
+        )
+        if order == 60:
+            assert "#define PRIVCONTROL_STATES 60" in c_code(noise)
+            continue
+        with pytest.raises(pc.PrivacyError, match="a filter of at most 20000 numbers"):
+            c_code(noise)
+
+
 def test_noise_of_a_plant_that_varies_has_no_filter():
     names = {"inputs": ["heat", "people"], "outputs": "T"}
     plants = [ct.ss(a, [[1, 0.1]], 1, 0, 300.0, **names) for a in (0.9, 0.8, 0.7, 0.6)]

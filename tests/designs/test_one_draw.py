@@ -1,6 +1,7 @@
 """One draw of noise is never put on two readings: attacks on gateways and their files."""
 
 import _thread
+import logging
 import os
 import shutil
 import signal
@@ -653,6 +654,24 @@ def test_jumps_over_noise_that_remembers_are_bounded():
     assert time.process_time() - started < 4.0
     assert gateway.next_index == 10_001
     gateway.close()
+
+
+@pytest.mark.parametrize("horizon, size", [(np.inf, 256), (320, 20)])
+def test_a_fast_device_draws_a_block_of_256_samples_or_of_a_16th_of_a_run(
+    horizon, size, caplog
+):
+    """At 1000 samples in a second; a second of them would be 1000."""
+    plant = ct.ss([[0.9]], [[1.0]], [[1.0]], 0, 1e-3)
+    design = pc.design_output_noise(
+        plant,
+        horizon=horizon,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-2),
+        adjacency=pc.InitialStateAdjacency(1.0),
+        models="exact",
+    )
+    with caplog.at_level(logging.DEBUG, "privcontrol"), Gateway(design) as gateway:
+        gateway.publish(0.0)
+    assert f"drew samples 0 to {size}" in caplog.text
 
 
 def numbered(exact):

@@ -10,6 +10,8 @@ import control as ct
 import numpy as np
 import pytest
 from nonlinear_cases import TANK_REGION, tank
+from scipy.optimize import brentq
+from scipy.stats import binom
 
 import privcontrol as pc
 from privcontrol.noise.process import promising
@@ -166,6 +168,24 @@ def test_trials_that_leave_the_region_are_counted_and_warned_of(loop, box):
     with warnings.catch_warnings():
         warnings.simplefilter("error", pc.PrivacyWarning)
         stated.simulate(reference=[0.5, 0.5], trials=50, rng=0)
+
+
+@pytest.mark.parametrize("chance, warned", [(0.02, False), (0.005, True)])
+def test_more_runs_outside_than_one_in_a_hundred_sees_are_warned_of(
+    loop, box, chance, warned
+):
+    """So many of 50 runs leave the region with this chance, if the stated one holds."""
+
+    def simulated(stated):
+        return stated.simulate(reference=[0.5, 0.5], trials=50, rng=0)
+
+    with warnings.catch_warnings(record=True):
+        left = int(simulated(loop).left_region.sum())
+    miss = brentq(lambda p: binom.sf(left - 1, 50, p) - chance, 1e-9, 1 - 1e-9)
+    counted = replace(loop.noise.request, region=replace(box, miss=miss))
+    with warnings.catch_warnings(record=True) as said:
+        simulated(loop.with_noise(promising(loop.noise, request=counted)))
+    assert any("left the region" in str(one.message) for one in said) == warned
 
 
 def test_the_guarantee_says_where_it_holds(loop):
