@@ -39,6 +39,7 @@ from ..systems.linear import (
     frequency_response,
     poles_of,
 )
+from .cheapest import Cheapest
 from .problem import Proposal
 from .realisation import NOT_STABLE, Realisation, coarser
 from .request import Request
@@ -56,34 +57,24 @@ def of_modes(
 ) -> Proposal:
     """Return noise of N coupled units, from one scalar problem."""
     problem = _Modes(near, price, min(request.gap, 1.0), request.order)
-    best = problem.spectrum
-    bound = best.lower_bound * (1 - 1e-8) / request.allowed_shift**2
-    least: tuple[CoupledUnits, float] | None = None
-    refusal: UncertifiableError | None = None
+    bound = problem.spectrum.lower_bound * (1 - 1e-8) / request.allowed_shift**2
+
+    def certified(filters: list[LinearSystem]) -> Proposal:
+        part = _certified(request, kind, problem.noise(filters))
+        cost = price * float(part.variances(1).sum())
+        return Proposal((part,), cost, min(bound, cost))
+
+    search = Cheapest[Proposal]()
     for added in (0.0, *coarser(problem.gap)):
-        try:
-            made = _certified(request, kind, problem.noise(problem.filters(added)))
-        except UncertifiableError as error:
-            refusal = refusal or error
-            continue
-        cost = price * float(made.variances(1).sum())
-        if least is None or cost < least[1]:
-            least = made, cost
-        if cost <= bound * (1 + request.gap):
+        with search.noting_refusal():
+            search.take(certified(problem.filters(added)))
+        if search.cost <= bound * (1 + request.gap):
             break
-    if least is None or least[1] > bound * (1 + request.gap):
-        white = [LinearSystem.gain(np.eye(1))] * len(problem.groups)
-        try:
-            made = _certified(request, kind, problem.noise(white))
-            cost = price * float(made.variances(1).sum())
-            if least is None or cost < least[1]:
-                least = made, cost
-        except UncertifiableError as error:
-            refusal = refusal or error
-    if least is None:
-        raise refusal or UncertifiableError("order: no noise is certified")
-    part, cost = least
-    return Proposal((part,), cost, min(bound, cost))
+    else:
+        white = LinearSystem.gain(np.eye(1))
+        with search.noting_refusal():
+            search.take(certified([white] * len(problem.groups)))
+    return search.result()
 
 
 def _certified(request: Request, kind: Units, unit: CoupledUnits) -> CoupledUnits:

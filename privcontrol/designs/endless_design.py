@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -38,6 +38,7 @@ from ..secrets.decaying import endless_secret
 from ..secrets.secret import SecretInputs
 from ..systems.gain import FREQUENCIES
 from ..systems.linear import Autoregression, LinearSystem, frequency_response
+from .cheapest import Cheapest
 from .problem import DesignProblem, Filter, Proposal
 from .realisation import coarser
 from .request import Request
@@ -204,7 +205,7 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
         return _no_dearer_than_once(problem, allowed, least)
     if least is not None and least.cost <= enough:
         return least
-    search = _Cheapest(least)
+    search = Cheapest(least)
     for attempt in _attempts(problem):
         tried: list[tuple[float, LinearSystem]] = []
         with search.noting_refusal():
@@ -229,45 +230,6 @@ def _cheapest_within(problem: ShapingProblem, allowed: float) -> Certified:
     if problem.secret.several_apart:
         return _no_dearer_than_once(problem, allowed, found)
     return found
-
-
-class _Cheapest:
-    """The cheapest certified shaping of those that were tried, or why there is none."""
-
-    def __init__(self, least: Certified | None) -> None:
-        self.least = least
-        self._refusal: UncertifiableError | None = None
-
-    @property
-    def cost(self) -> float:
-        """Of the cheapest one, infinite while there is none."""
-        return math.inf if self.least is None else self.least.cost
-
-    def take(self, found: Certified) -> None:
-        """Keep a shaping that costs less than all before."""
-        if found.cost < self.cost:
-            self.least = found
-
-    @contextmanager
-    def noting_refusal(self) -> Iterator[None]:
-        """Go on after an attempt that is refused, with the reason of the first one."""
-        try:
-            yield
-        except UncertifiableError as error:
-            self._refusal = self._refusal or error
-
-    def result(self) -> Certified:
-        """Return the cheapest one.
-
-        Raises
-        ------
-        UncertifiableError
-            If there is none.
-        """
-        if self.least is None:
-            refusal = self._refusal
-            raise refusal or UncertifiableError("order: no noise is certified")
-        return self.least
 
 
 def _no_dearer_than_once(
