@@ -59,10 +59,6 @@ class Regulation(ByContent):
             every.append(cls._of_sample(side, now, cost, terminal, tracked))
         return replace(every[-1], every=tuple(every))
 
-    def at(self, t: int) -> Regulation:
-        """Return the problem of sample t."""
-        return self.every[t] if self.every else self
-
     @classmethod
     def _of_sample(
         cls,

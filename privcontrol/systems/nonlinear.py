@@ -54,7 +54,7 @@ class NonlinearPlant(SampledSystem):
     params: Mapping[str, Any]
 
     @classmethod
-    def of(cls, sys: ct.NonlinearIOSystem | NonlinearPlant) -> NonlinearPlant:
+    def of(cls, sys: ct.NonlinearIOSystem) -> NonlinearPlant:
         """The plant of a discrete-time NonlinearIOSystem.
 
         Raises
@@ -62,8 +62,6 @@ class NonlinearPlant(SampledSystem):
         control.ControlArgument
             If it is linear, or not in discrete time.
         """
-        if isinstance(sys, NonlinearPlant):
-            return sys
         if not is_nonlinear(sys):
             raise ct.ControlArgument(
                 f"sys: expected a NonlinearIOSystem, got {type(sys).__name__}"
@@ -129,8 +127,6 @@ class NonlinearPlant(SampledSystem):
 
 def is_nonlinear(sys: object) -> bool:
     """Return whether a system is one of nonlinear functions."""
-    if isinstance(sys, NonlinearPlant):
-        return True
     linear = (ct.StateSpace, ct.TransferFunction)
     return isinstance(sys, ct.NonlinearIOSystem) and not isinstance(sys, linear)
 
@@ -238,7 +234,7 @@ def sample_nonlinear(
     >>> sampled.dynamics(0, [4.0], [0.4]).round(6)
     array([4.])
     """
-    if not is_nonlinear(sys) or isinstance(sys, NonlinearPlant):
+    if not is_nonlinear(sys):
         raise ct.ControlArgument(
             f"sys: expected a NonlinearIOSystem, got {type(sys).__name__}; sample a "
             "linear one with sys.sample(Ts)"
