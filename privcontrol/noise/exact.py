@@ -146,11 +146,6 @@ def _(part: White) -> ExactPart:
     return WhitePart(part.scale)
 
 
-@exact_part.register
-def _(part: Filtered) -> ExactPart:
-    return _hidden_state(part, np.zeros(len(part.system.D)))
-
-
 def _hidden_state(part: Filtered, floor: NDArray) -> StatePart:
     """Return a filtered part on the coarsest grid whose rounding nobody sees."""
     largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))

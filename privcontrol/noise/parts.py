@@ -565,8 +565,6 @@ class Filtered(NoisePart):
 
     def streams(self, first: NDArray) -> Stream:
         """Begin streams of several units, which go on sample by sample together."""
-        if self._model.varies:
-            return super().streams(first)
         states = mapped(self.state_root, first)
 
         def advance(fresh: NDArray) -> NDArray:

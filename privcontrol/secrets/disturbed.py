@@ -178,8 +178,6 @@ def forced_outputs(
 def causal_map(impulse: NDArray) -> NDArray:
     """The lower block triangular map (T p, T q) with an impulse response (T, p, q)."""
     horizon, p, q = impulse.shape
-    if not q:
-        return np.zeros((horizon * p, 0))
     every = np.zeros((horizon, p, horizon, q))
     for t in range(horizon):
         so_far = impulse[t::-1]
