@@ -286,6 +286,23 @@ def test_a_ball_has_a_radius_for_each_entry(norm):
         pc.core.chain(design.guarantee, 0.3)
 
 
+@pytest.mark.parametrize("apart", [0.0, 1e-10])
+def test_a_box_of_entries_that_move_alike_has_its_corners_or_is_covered(apart):
+    """Rows of the same number twice place no corner; rows nearly the same place none well."""
+    kernel = np.vstack([np.eye(3), [1, apart, 0]])
+    manifold = pc.AffineManifold.from_kernel(kernel)
+    F = np.random.default_rng(5).normal(size=(3, 4))
+    query = pc.LinearQuery(F, manifold)
+    adjacency = BallAdjacency(1.0, norm=np.inf)
+    corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1)
+    largest = np.linalg.norm(F @ kernel @ corners / (1 + apart), axis=0).max()
+    assert adjacency.moves(manifold).is_ball == (apart > 0)
+    if apart:
+        assert largest <= query.sensitivity(adjacency)
+    else:
+        assert query.sensitivity(adjacency) == pytest.approx(largest, rel=1e-12)
+
+
 def test_a_ball_too_large_to_enumerate_is_covered_and_said_to_be():
     query = pc.LinearQuery(np.random.default_rng(0).normal(size=(3, 40)))
     adjacency = BallAdjacency(1.0, norm=np.inf)

@@ -24,7 +24,7 @@ from privcontrol.core import (
     design_noise,
     truncated_radius,
 )
-from privcontrol.core.ball_noise import _RadialEntry
+from privcontrol.core.ball_noise import BlockNoise, _RadialEntry
 from privcontrol.privacy.release import SeededBits
 
 ONE = LinearQuery([[1.0]])
@@ -121,6 +121,13 @@ def test_noise_does_not_change_and_is_equal_by_what_it_holds():
     assert noise.scaled(2.0).std == pytest.approx(2 * noise.std)
     with pytest.raises(AttributeError, match="immutable"):
         noise.rate = 1.0
+
+
+def test_blocks_do_not_change_either_and_travel_to_other_processes():
+    noise = BlockNoise(np.diag([1.0, 2.0, 3.0]), (2, 1))
+    again = pickle.loads(pickle.dumps(noise))
+    assert again == noise != BlockNoise(np.diag([1.0, 2.0, 3.0]), (1, 2))
+    assert again.scaled(2.0).std == pytest.approx(2 * noise.std)
 
 
 def test_what_is_no_radial_noise_is_refused():

@@ -299,6 +299,24 @@ def test_chunks_coupled_by_a_manifold_are_refused_for_they_cost_twice():
     assert compose_parallel(free, free).gdp == pytest.approx(0.5, rel=1e-12)
 
 
+@pytest.mark.parametrize("norm", [1.5, 3, 7])
+def test_parallel_moves_of_any_norm_are_no_dearer_than_the_worst_split(norm):
+    """Over ||t||_p <= 1 by brute force: |(t_i y_i)|_2, and sum t_i eps_i."""
+    t = np.abs(np.random.default_rng(0).normal(size=(3, 200_000))) ** (2 / norm)
+    t /= np.linalg.norm(t, norm, axis=0)
+    sizes = np.array([0.3, 0.4, 0.35])
+    gaussian = compose_parallel(
+        *(chunk(PrivacyLoss.gaussian(size), norm=norm) for size in sizes), norm=norm
+    )
+    worst = np.sqrt(((t.T * sizes) ** 2).sum(axis=1).max())
+    assert worst <= gaussian.gdp <= worst * 1.001
+    laplace = compose_parallel(
+        *(chunk(PrivacyLoss.laplace([[size]]), norm=norm) for size in sizes), norm=norm
+    )
+    worst = (t.T @ sizes).max()
+    assert worst <= laplace.epsilon(0.0) <= worst * 1.001
+
+
 def test_parallel_composition_says_what_it_takes_for_granted_and_refuses_other_norms():
     a, b = (
         chunk(PrivacyLoss.gaussian(0.3), norm=2),

@@ -164,6 +164,14 @@ def test_full_circle_is_its_own_ellipsoid():
     assert found.factor @ found.factor.T == pytest.approx(np.eye(2), abs=1e-4)
 
 
+@pytest.mark.parametrize("count", [20, 200])
+def test_a_gap_that_rounding_hides_is_no_harm(count):
+    """Newton's matrix then is singular to its last digit, and takes a ridge."""
+    angle = np.pi * np.arange(count) / count
+    found = enclosing_ellipsoid(np.array([np.cos(angle), np.sin(angle)]), tol=1e-15)
+    assert found.cost == pytest.approx(2, rel=1e-12)
+
+
 def test_signs_duplicates_and_zeros_change_nothing():
     rng = np.random.default_rng(3)
     points = rng.standard_normal((4, 40))
