@@ -596,3 +596,35 @@ def test_spans_of_two_states_are_decided_over_up_to_1500_samples(last, is_decide
         return
     with pytest.raises(pc.core.UncertifiableError, match="it is not decided whether"):
         spanned_back(plant, axis, [0, last])
+
+
+def test_a_stream_of_noise_that_varies_is_its_sample_whatever_is_drawn_at_a_time(
+    monkeypatch,
+):
+    monkeypatch.setattr("privcontrol.noise.process._CHUNK", 5)
+    plants = [
+        ct.ss(VEHICLE.A * (1 - 0.01 * t), VEHICLE.B, VEHICLE.C, 0, VEHICLE.dt)
+        for t in range(T)
+    ]
+    secret = pc.StateAdjacency({"x[0]": 1.0})
+    noise = pc.design_output_noise(
+        plants, horizon=T, budget=BUDGET, adjacency=secret, floor=0.1
+    )
+    streamed = np.array(list(noise.stream(rng=3))).T
+    assert streamed == pytest.approx(noise.sample(rng=3)[:, 0], rel=1e-12)
+
+
+@pytest.mark.parametrize("horizon", [10, 60])
+def test_noise_for_a_query_of_a_list_is_that_of_the_plant_whose_outputs_it_has(horizon):
+    """Only the first B differs. Rounded moves would cost more by 1e-12 and 9e-11."""
+    plant = ct.ss(
+        [[0.9, -0.4], [0, 0.5]], np.eye(2), [[1, 0.3]], 0, 1, states=["a", "b"]
+    )
+    other = ct.ss(plant.A, 2 * plant.B, plant.C, 0, 1, states=["a", "b"])
+    adjacency = pc.StateAdjacency({"a": 1.0})
+    one, along = (
+        pc.core.design_gaussian(pc.output_query(sys, horizon), adjacency, BUDGET)
+        for sys in (plant, [other, *[plant] * (horizon - 1)])
+    )
+    assert along.cost == pytest.approx(one.cost, rel=1e-14)
+    assert along.guarantee.gdp == pytest.approx(one.guarantee.gdp, rel=1e-15)
