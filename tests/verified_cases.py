@@ -62,24 +62,22 @@ def states_over_run(rng, kind):
     secret = state(rng, plant, None if rng.random() < 0.6 else 0)
     if kind == "chosen times":
         secret = state(rng, plant, sorted({0, 1, run["horizon"] - 1}))
-    elif kind == "two secrets":
+    elif kind in ("two secrets", "two secrets laplace"):
         secret = [secret, pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=1)]
     elif kind.startswith("ball"):
         norm = {"ball 1": 1, "ball inf": np.inf}.get(kind, 2)
         secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1), norm=norm)
-    if "floor" in kind or "models" in kind or kind == "grid":
+    if "floor" in kind or kind in ("models", "grid"):
         run["floor"] = rng.uniform(0.1, 1, plant.noutputs)
-    if kind == "models":
+    if "models" in kind:
         run["models"] = near(rng, plant)
-    if kind == "grid":
+    if "grid" in kind:
         run["resolution"] = 1e-3
     if kind == "own shape":
         run["factor"] = rng.normal(size=(plant.nstates, plant.nstates))
-    families = {"independent": "iid-gaussian", "independent laplace": "iid-laplace"}
-    if kind in families:
-        run["family"] = families[kind]
-    elif "laplace" in kind:
-        run["family"] = "laplace"
+    if "laplace" in kind or "independent" in kind:
+        law = "laplace" if "laplace" in kind else "gaussian"
+        run["family"] = f"iid-{law}" if "independent" in kind else law
     if kind == "ball laplace own":
         run["factor"] = rng.normal(size=(plant.nstates, plant.nstates))
     return plant, run | {"adjacency": secret}
@@ -151,20 +149,23 @@ def signals_over_run(rng, kind):
             options |= {"events": 3, "separation": int(rng.integers(1, 9))}
         radius = {name: rng.uniform(0.1, 1) for name in plant.input_labels}
         secret = pc.DisturbanceAdjacency(radius, **options)
-    elif kind.startswith("run lasting"):
+    elif "several" in kind:
+        apart = int(rng.integers(1, 6))
+        longest = int(rng.integers(2, 6)) if "lasting" in kind else 1
+        options = {"duration": longest, "shape": "level"}
+        secret = signal(rng, plant, events=3, separation=apart, **options)
+    elif "lasting" in kind:
         secret = signal(rng, plant, duration=int(rng.integers(2, 6)), shape="level")
     elif kind.startswith("run shapes"):
         secret = signal(rng, plant, profiles=shapes(rng))
-    elif kind.startswith("run several"):
-        apart = int(rng.integers(1, 6))
-        secret = signal(rng, plant, events=3, separation=apart)
     elif kind.startswith("run energy"):
         secret = signal(rng, plant, norm="l2")
     elif kind == "run times":
         secret = signal(rng, plant, times=[0, 2, 4])
     elif kind == "run two secrets":
         secret = [state(rng, plant, 0), secret]
-    if "floor" in kind or "models" in kind:
+    is_independent = "independent" in kind or "laplace" in kind
+    if "floor" in kind or ("models" in kind and not is_independent):
         run["floor"] = rng.uniform(0.1, 1, plant.noutputs)
     if "models" in kind:
         run["models"] = near(rng, plant)
@@ -174,7 +175,7 @@ def signals_over_run(rng, kind):
         run["resolution"] = 1e-3
     if "laplace" in kind:
         run["family"] = "iid-laplace"
-    if kind == "run long":
+    if kind.startswith("run long"):
         run["horizon"] = int(rng.integers(60, 90))
     return plant, run | {"adjacency": secret}
 
@@ -213,13 +214,16 @@ def endless(rng, kind):
     if "moved" in kind or "which" in kind:
         options |= moved(rng, kind)
         options["moved"] = options.get("moved", 0) + far
-    if "tank" in kind:
-        plant = tank(rng)
+    if "tank" in kind or "actuators" in kind:
+        plant = tank(rng) if "tank" in kind else behind_actuators(rng)
         radius = {name: rng.uniform(0.1, 1) for name in plant.input_labels}
     if "several" in kind:
         options |= {"events": int(rng.integers(2, 6))}
         if "apart" in kind:
             options["separation"] = int(rng.integers(1, 20))
+        if "short" in kind:  # of which several are within one decay of the plant
+            options |= {"events": 20, "duration": int(rng.integers(1, 4))}
+            options |= {"separation": int(rng.integers(3, 6)), "shape": "level"}
     if "energy" in kind:
         options["norm"] = "l2"
     secret = pc.DisturbanceAdjacency(radius, **options)
@@ -235,7 +239,25 @@ def endless(rng, kind):
         run["family"] = "iid-gaussian"
     if "two secrets" in kind:
         secret = [secret, state(rng, plant, 0)]
+    if "periodic" in kind:
+        return periodic(rng, plant), run | {"adjacency": secret}
     return plant, run | {"adjacency": secret}
+
+
+def behind_actuators(rng):
+    """Two oscillating modes that slow and fast lags drive, with one or two outputs."""
+    A = scipy.linalg.block_diag([[0, 1], [-1, -0.1]], [[0, 1], [-9, -0.3]])
+    C = np.array([[1, 0, 0.1, 0], [0, 0.2, 0, 0.3]])[: int(rng.integers(1, 3))]
+    plant = ct.ss(A, [[0], [1], [0], [1]], C, 0)
+    for rate in rng.choice([1, 2, 5, 10, 20], int(rng.integers(1, 4)), replace=False):
+        plant *= ct.ss(-rate, rate, 1, 0)
+    return plant.sample(0.05)
+
+
+def periodic(rng, plant):
+    """A plant whose readings take turns between two gains."""
+    other = ct.ss(plant.A, plant.B, rng.uniform(0.5, 2) * plant.C, plant.D, plant.dt)
+    return [plant, named(other, plant)]
 
 
 def local(rng, kind):
@@ -284,12 +306,20 @@ def varying(rng, kind):
         secret = pc.InitialStateAdjacency(rng.uniform(0.1, 1))
     if "any" in kind:
         secret = signal(rng, first, duration=3)
+    if "lasting" in kind:
+        secret = signal(rng, first, duration=3, shape="level")
+    if "shapes" in kind:
+        secret = signal(rng, first, profiles=shapes(rng))
+    if "two secrets" in kind:
+        secret = [secret, state(rng, first, 0)]
     if "several" in kind:
         secret = signal(rng, first, events=2, separation=2)
     if "energy" in kind:
         secret = signal(rng, first, norm="l2")
     if "floor" in kind or "models" in kind:
         run["floor"] = rng.uniform(0.1, 1, first.noutputs)
+    if "grid" in kind:
+        run["resolution"] = 1e-3
     if "models" in kind:
         near = [ct.ss(x.A * 1.001, x.B, x.C, x.D, x.dt) for x in plants]
         run["models"] = [[named(x, first) for x in near]]
@@ -311,7 +341,8 @@ KINDS = dict.fromkeys(
         "states", "floor", "chosen times", "two secrets", "two secrets floor", "ball", "ball 1",
         "ball inf", "ball floor", "models", "grid", "own shape", "independent", "laplace",
         "independent laplace", "states long", "states growing", "ball laplace",
-        "ball laplace own",
+        "ball laplace own", "two secrets laplace", "independent models", "independent grid",
+        "independent laplace models", "independent laplace grid",
     ),
     states_over_run,
 )  # fmt: skip
@@ -335,6 +366,9 @@ KINDS |= dict.fromkeys(
         "run any several", "run any together", "run any laplace", "run any models",
         "run any independent", "run any long", "run moved", "run moved level", "run which",
         "run moved which", "run which level floor", "run moved several", "run moved models",
+        "run several lasting", "run several lasting floor", "run long lasting", "run long floor",
+        "run long several", "run long grid floor", "run independent models", "run laplace models",
+        "run independent grid", "run laplace grid",
     ),
     signals_over_run,
 )  # fmt: skip
@@ -354,7 +388,10 @@ KINDS |= dict.fromkeys(
         "endless which several", "endless moved which several", "endless moved level several",
         "endless moved independent",
         "endless moved far", "endless moved level far", "endless lasting far",
-        "endless moved far floor", "endless moved far tank",
+        "endless moved far floor", "endless moved far tank", "endless several apart short",
+        "endless several apart short floor", "endless actuators", "endless actuators lasting",
+        "endless actuators any", "endless actuators floor", "endless periodic",
+        "endless periodic floor",
     ),
     endless,
 )  # fmt: skip
@@ -364,7 +401,8 @@ KINDS |= dict.fromkeys(
         "varying", "varying floor", "varying ball", "varying models", "varying run",
         "varying run floor", "varying run any", "varying run several",
         "varying run energy floor", "varying run independent",
-        "varying run independent laplace",
+        "varying run independent laplace", "varying run lasting", "varying run shapes floor",
+        "varying run two secrets", "varying run grid floor", "varying grid floor",
     ),
     varying,
 )  # fmt: skip
@@ -418,6 +456,14 @@ SOME = (
     "varying run any",
     "varying run several",
     "varying run energy floor",
+    "two secrets laplace",
+    "independent laplace grid",
+    "run several lasting",
+    "run long grid floor",
+    "endless several apart short",
+    "endless actuators lasting",
+    "endless periodic",
+    "varying run two secrets",
 )
 
 
