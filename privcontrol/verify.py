@@ -377,13 +377,14 @@ def square_for_ever(design, plant, data):
         raise NotCovered("driven or filtered noise for a plant that varies")
     secret = entering(plant, data, inf)
     columns, step = secret.columns_at(0), plant.at(0)
-    G = entered = trimmed(System(step.A, columns.rows, step.C, columns.through))
+    G = trimmed(System(step.A, columns.rows, step.C, columns.through))
+    if secret.is_summed:
+        G = trimmed(difference(G))
     M, taps = shaping_of(design)
+    entered = G
     if design.response:
         verdict = NotCovered if len(design.plants) > 1 else Broken
         entered = static(entering_noise(G, system_of(design.response), M.D, verdict))
-    if secret.is_summed:
-        G, entered = trimmed(difference(G)), trimmed(difference(entered))
     undone = behind(entered, inverse(M))
     if not design.white:
         return square_of_response(undone, secret, taps, design.enough)

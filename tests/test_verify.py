@@ -1213,6 +1213,32 @@ def test_noise_enters_by_the_response_of_the_plant(matrix, factor, status, path)
     assert verify.checked(path)["status"] == status
 
 
+@pytest.mark.parametrize("factor, status", [(1.0, 0), (1 - 1e-6, 1)])
+def test_noise_enters_with_an_event_whose_time_is_secret(factor, status, path):
+    """Two thermometers see one inflow. Its noise enters (1 - z^-1) G, as the event does."""
+    plant = ct.ss(
+        [[0.9, 0.05], [0.02, 0.8]], [[0.2], [0.1]], np.eye(2), 0, 1, inputs=["inflow"]
+    )
+
+    def shrink(data):
+        for name in ("C", "D"):
+            shaping = data["parts"][0]["shaping"]
+            shaping[name] = encoded(factor * decoded(shaping[name]))
+
+    noise = pc.design_output_noise(
+        plant,
+        horizon=np.inf,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.DisturbanceAdjacency(2.0, moved=3),
+        models="exact",
+    )
+    noise.save(path)
+    edited(path, shrink)
+    report = verify.checked(path)
+    assert report["status"] == status
+    assert float(report["gdp"]) == pytest.approx(0.5 / factor, rel=1e-9)
+
+
 def test_more_bits_are_taken_until_a_proof_succeeds():
     tried = []
 

@@ -16,7 +16,7 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..numerics.errors import UncertifiableError
-from ..numerics.thresholds import FINE, ROUNDED, SHORT_RUN
+from ..numerics.thresholds import FINE, ON_CIRCLE, ROUNDED, SHORT_RUN
 from ..systems.linear import LinearSystem, spectral_radius
 from .spectrum import FrequencyGrid, adjoint, scaled_columns
 
@@ -161,7 +161,7 @@ def outer_factor(system: LinearSystem) -> LinearSystem:
         root = np.linalg.cholesky((square + square.T) / 2).T
         gains = scipy.linalg.cho_solve((root, False), B.T @ X @ A + D.T @ C)
         factor = LinearSystem(A, B, root @ gains, root)
-        is_stable = spectral_radius(factor.inverse()) < 1
+        is_stable = spectral_radius(factor.inverse()) < 1 - ON_CIRCLE
     except (np.linalg.LinAlgError, ValueError):
         is_stable = False
     if not is_stable:

@@ -42,6 +42,9 @@ from .windowed import BestSpectrum
 
 #: Orders from one up to below this are tried for changes at a distance.
 _LOW_ORDERS = 5
+#: White noise that a price is given which vanishes at a frequency, over its root mean
+#: square over all of them.
+_NEVER_FREE = 0.03
 
 
 class Certified(NamedTuple):
@@ -209,7 +212,7 @@ def shapings_behind_price(problem: ShapingProblem) -> list[tuple[float, LinearSy
     does, the best gamma rises as steeply, and F gamma does neither. It raises an
     ``UncertifiableError`` where F has no stable inverse, or too many states.
     """
-    F = outer_factor(problem.price)
+    F = _factor_of(problem.price)
     order = None if problem.order is None else problem.order - F.order
     if order is not None and order < 0:
         raise UncertifiableError(NOT_STABLE)
@@ -218,6 +221,28 @@ def shapings_behind_price(problem: ShapingProblem) -> list[tuple[float, LinearSy
     behind = replace(problem, secret=seen, price=free, order=order)
     undone = F.inverse()
     return [(cost, undone.after(M)) for cost, M in shapings_for(behind, 0.0)]
+
+
+def _factor_of(price: LinearSystem) -> LinearSystem:
+    """Return the outer factor of a price, or nearly, of a price that vanishes somewhere.
+
+    That of events whose time is secret vanishes at frequency zero, where the inverse of its
+    own factor would be an integrator.
+    """
+    try:
+        return outer_factor(price)
+    except UncertifiableError:
+        size = _NEVER_FREE * math.sqrt(impulse_energies(price).sum())
+        return outer_factor(_never_free(price, size))
+
+
+def _never_free(price: LinearSystem, size: float) -> LinearSystem:
+    """Return a price that counts the noise itself as well, with a ``size``."""
+    A, B, C, D = price.matrices
+    inputs = B.shape[1]
+    unread = np.zeros((inputs, price.order))
+    own = size * np.eye(inputs)
+    return LinearSystem(A, B, np.vstack([C, unread]), np.vstack([D, own]))
 
 
 def mean_cost(price: LinearSystem, shaping: LinearSystem) -> float:

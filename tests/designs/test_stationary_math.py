@@ -453,6 +453,45 @@ def test_a_system_that_vanishes_at_a_frequency_has_no_outer_factor_with_an_inver
         outer_factor(rising)
 
 
+@pytest.mark.parametrize("moved, order", [(3, 10), (9, 17), (20, 29)])
+def test_noise_that_enters_with_an_event_of_secret_time_has_a_size(moved, order):
+    """Its price vanishes at frequency zero, and its inverse would be an integrator.
+
+    One was taken for stable, at a pole of 1 - 4e-16: the noise then had no covariance, a
+    size of zero, and no `Gateway` drew it.
+    """
+    plant = ct.ss(
+        [[0.9, 0.05], [0.02, 0.8]], [[0.2], [0.1]], np.eye(2), 0, 1, inputs=["inflow"]
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=np.inf,
+        budget=BUDGET,
+        adjacency=pc.DisturbanceAdjacency(2.0, moved=moved),
+        models="exact",
+    )
+    (part,) = noise.process.parts
+    assert spectral_radius(part.shaping) < 0.999
+    assert part.shaping.order <= order
+    assert noise.design.gap < 0.002
+    samples = 150
+    response = ct.forced_response(plant, inputs=np.eye(1, samples).ravel()).outputs
+    step = 2 * np.hstack([np.zeros((2, 20)), response])[:, :samples]
+    lags = [noise.covariance(lag) for lag in range(samples)]
+    covariance = np.zeros((samples, 2, samples, 2))
+    for t in range(samples):
+        for s in range(t + 1):
+            covariance[t, :, s] = lags[t - s]
+            covariance[s, :, t] = lags[t - s].T
+    covariance = covariance.reshape(2 * samples, -1)
+    root = np.linalg.cholesky(covariance + 1e-12 * np.eye(2 * samples))
+    shifts = []
+    for later in range(1, moved + 1):
+        moves = step - np.hstack([np.zeros((2, later)), step])[:, :samples]
+        shifts.append(np.linalg.norm(np.linalg.solve(root, moves.T.ravel())))
+    assert 0.99 * noise.guarantee.gdp < max(shifts) <= noise.guarantee.gdp
+
+
 @pytest.mark.parametrize("pole", [0.3, 0.9, 0.999])
 def test_covariances_of_a_grid_are_those_of_the_spectrum(pole):
     """That of 1 / (1 - a z^-1) is a^k / (1 - a^2), far from the points that are dense too."""
