@@ -27,6 +27,7 @@ import hashlib
 import json
 import math
 import sys
+from bisect import bisect_left
 from fractions import Fraction
 from functools import cache, partial
 from itertools import accumulate, chain, product as pairs, repeat
@@ -228,6 +229,16 @@ def products(product, places, start, others, its):
     return Matrix(rows, max(err for row in each for _, err in row))
 
 
+def shared_by(product, one, other):
+    """Return rows of bounds of what is shared by each two patterns of two changes."""
+    (start, (places, sizes)), (later, (others, its)) = one, other
+    R = products(product, places, start, others, later)
+    if its == "any":
+        return [[sum_of_sizes(R)]]
+    found = sizes @ R @ its.T
+    return [[abs(x) + found.err for x in row] for row in found.rows]
+
+
 def largest_of_several(secret, product, left, square):
     """Return a bound of y^2 of several changes in order, y of one, which keep a distance.
 
@@ -235,6 +246,9 @@ def largest_of_several(secret, product, left, square):
     Of a change that is over a later one shares no more than both their lengths.
     """
     k = secret.events
+    patterns = [1 if sizes == "any" else len(sizes.rows) for _, sizes in secret.changes]
+    if not secret.is_endless and (len(secret.starts) * sum(patterns)) ** 2 * k <= 10**7:
+        return largest_along_run(secret, product, square)
     over = 1 + max(n for places, _ in secret.changes for n, _ in places)
     total = max(
         len(places) * (1 if sizes == "any" else (sizes.largest() >> Matrix.bits) + 1)
@@ -246,11 +260,8 @@ def largest_of_several(secret, product, left, square):
         largest = 0
         for start, one, other in pairs(secret.starts, secret.changes, secret.changes):
             if secret.may_start(start + lag) and (lag or one is not other):
-                (places, sizes), (others, its) = one, other
-                R = products(product, places, start, others, start + lag)
-                is_any = its == "any"
-                size = sum_of_sizes(R) if is_any else (sizes @ R @ its.T).largest()
-                largest = max(largest, size)
+                each = shared_by(product, (start, one), (start + lag, other))
+                largest = max(largest, *map(max, each))
         return largest
 
     def shared_from(first):
@@ -270,6 +281,34 @@ def largest_of_several(secret, product, left, square):
     apart = [shared_from(lag) for lag in first]
     together = sum((k - m) * c for m, c in enumerate(apart, 1))
     return min(k * square + 2 * together, k**2 * square)
+
+
+def largest_along_run(secret, product, square):
+    """Return the same for few changes over a run, from what each two of them share.
+
+    Backwards in time, ``total`` bounds a change with those after it: what it shares with the
+    next one and what that has, and the most that any m distances later shares, m > 1.
+    """
+    changes = list(pairs(secret.starts, secret.changes))
+    squares, rows, starts = [], [], []
+    for one in changes:
+        start, _ = one
+        after = [other for other in changes if other[0] >= start + secret.apart]
+        each = [shared_by(product, one, other) for other in after]
+        for k, own in enumerate(shared_by(product, one, one)):
+            squares.append(min(own[k], square))
+            shared = chain(*(block[k] for block in each))
+            rows.append([2 * min(x, square) for x in shared])
+            starts.append(start)
+    further, total = [0] * len(rows), squares
+    for m in range(1, secret.events):
+        last, total = total, []
+        for a, row in enumerate(rows):
+            later = len(rows) - bisect_left(starts, starts[a] + m * secret.apart)
+            further[a] += max(row[-later:]) if m > 1 and later else 0
+            then = map(add, row, last[len(rows) - len(row) :])
+            total.append(squares[a] + further[a] + max(then, default=0))
+    return max(total)
 
 
 # -- anything, beside other noise over a run -------------------------------------------

@@ -23,10 +23,14 @@ from verified_cases import SOME, design, first_design
 
 import privcontrol as pc
 from privcontrol import verify
+from privcontrol.noise._apart import largest_apart
 from privcontrol.noise._patterns import largest_signs
+from privcontrol.noise._windows import largest_of_windows
 from privcontrol.noise.parts import Blocks
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.radial import ball_delta, leak
+from privcontrol.privacy.repetition import Spacing
+from privcontrol.secrets.secret import Apart, Windows
 
 SOURCE = Path(verify.__file__)
 #: Files as they were before promises were stored without words.
@@ -1019,6 +1023,35 @@ def test_triangles_are_bounded_exactly_up_to_24_signs_and_then_by_relaxing(count
     R = np.kron(np.eye(count), 1.5 * np.eye(3) - 0.5)
     found = verify.largest_pattern(matrix(R), 0) / 2**verify.Matrix.bits
     assert count * each * (1 - 1e-12) <= found <= count * each * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 10])
+@pytest.mark.parametrize("events, apart", [(2, 3), (3, 2), (4, 2)])
+def test_several_changes_of_a_run_have_the_bound_of_the_package(rank, events, apart):
+    """That is tested against all placements. Levels, and any shape, of three samples."""
+    rng = np.random.default_rng(rank + events)
+    vectors = rng.normal(size=(rank, 11))
+    near = matrix(vectors.T @ vectors)
+
+    def product(place, other):
+        return near.rows[place[0]][other[0]], near.err
+
+    starts, spacing = np.arange(9), Spacing(events, apart)
+    places = [(n, 0) for n in range(3)]
+    levels = np.tri(3)
+    index = tuple(np.arange(k, k + 3) for k in starts)
+    columns = np.hstack([vectors[:, own] @ levels.T for own in index])
+    several = Apart(columns, np.repeat(starts, 3), spacing)
+    windows = Windows(vectors, index, starts, spacing)
+    known = {
+        "level": largest_apart(several, columns, 0.0),
+        "any": largest_of_windows(windows, vectors, 0.0)[0],
+    }
+    for shape, sizes in (("level", matrix(levels)), ("any", "any")):
+        secret = verify.Secret([], range(9), [(places, sizes)], events, apart)
+        found = verify.largest_of_changes(secret, product, None)
+        found /= 2**verify.Matrix.bits
+        assert found == pytest.approx(known[shape] ** 2, rel=1e-9)
 
 
 def test_a_pattern_that_need_not_be_sharp_is_a_bound():

@@ -115,7 +115,7 @@ def cheapest_covariance(
         if nearly is not None:
             return nearly
     allowed = problem.allowed_beside_grid
-    covered = [responses.points / allowed]
+    covered = [responses.singles / allowed]
     covered += [ball / allowed for ball in responses.balls]
     has_floor = problem.floor.any()
     if has_floor:
@@ -145,7 +145,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
     Of several changes each counts as if the others shared nothing with it.
     """
     allowed = problem.allowed_beside_grid
-    points = responses.points / allowed
+    points = responses.singles / allowed
     balls = [ball / allowed for ball in responses.balls]
     has_floor = problem.floor.any()
     if has_floor:
@@ -190,7 +190,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
 
 def _tolerance(problem: DesignProblem, responses: Responses) -> float:
     """The relative gap at which the search for a covariance ends."""
-    size, moves = responses.points.shape
+    size, moves = responses.singles.shape
     if size >= MANY_DIMENSIONS:
         return max(_GAP, _TRIED * problem.request.gap)
     is_of_several = len(problem.plants) > 1 and problem.floor.any()
@@ -203,11 +203,11 @@ def _nearly_cheapest(
     problem: DesignProblem, responses: Responses, tol: float
 ) -> Cheapest | None:
     """The same in many dimensions. None in few, or if it does not come within the gap."""
-    size = len(responses.points)
+    size = len(responses.singles)
     level = _even_floor(problem)
     if level is None or (responses.balls and not level):
         return None
-    points = responses.points / problem.allowed_beside_grid
+    points = responses.singles / problem.allowed_beside_grid
     balls = [ball / problem.allowed_beside_grid for ball in responses.balls]
     span = _span_of(responses)
     rank = span.shape[1]
@@ -259,7 +259,7 @@ def _even_floor(problem: DesignProblem) -> float | None:
 @lru_cache(maxsize=2)  # a search for a floor asks again and again
 def _span_of(responses: Responses) -> NDArray:
     """Orthonormal columns (m, r) that span the responses to single moves and balls."""
-    span = _span(np.hstack([responses.points, *responses.balls]))
+    span = _span(np.hstack([responses.singles, *responses.balls]))
     span[~responses.moved] = 0.0  # no noise where rounding alone would put some
     return span
 

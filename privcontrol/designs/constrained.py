@@ -65,9 +65,9 @@ def _cheapest(
     """
     responses = problem.responses
     allowed = problem.allowed
-    root = problem.price.root(np.eye(len(responses.points)))
+    root = problem.price.root(np.eye(len(responses.singles)))
     return cheapest_factor(
-        responses.points / allowed,
+        responses.singles / allowed,
         [ball / allowed for ball in (*responses.balls, *responses.around_windows)],
         root.T @ root,
         constraints,

@@ -120,7 +120,7 @@ def _come_apart(responses: Responses) -> bool:
     if len(responses.apart) != 1 or responses.balls or responses.windows:
         return False
     (changes,) = responses.apart
-    return changes.columns.shape == responses.points.shape
+    return changes.columns.shape == responses.singles.shape
 
 
 def _beside_sums(

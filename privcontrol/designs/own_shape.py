@@ -110,7 +110,7 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
     basis, values, _ = scipy.linalg.svd(scaled, full_matrices=False)
     basis = basis[:, values > rank_tolerance(scaled, values)]
     shaped = [several.columns for several in responses.windows]
-    moves = np.hstack([responses.points, *responses.balls, *shaped])
+    moves = np.hstack([responses.singles, *responses.balls, *shaped])
     moves = moves / nonzero(sizes)[:, None]
     left = np.linalg.norm(moves - basis @ (basis.T @ moves), axis=0)
     # the padding of the root covers what is less, at a cost in the certified shift

@@ -10,6 +10,16 @@ That is m b if any two changes begin at least b samples apart. Otherwise at most
 begins at each of q inputs and at each sample, so m + 1 changes in a row take (m + 1) / q
 samples, rounded up.
 
+Over a run that is not long, what each change shares with each other one is known. Let Q_a
+be the square of change a, P_ac bound its product with change c, and t_a be its start. Then
+up to j changes of which a is the first one have a squared sum of at most
+
+    V_j(a) = Q_a + max of 2 P_ac + V_(j-1)(c) over all c with t_c >= t_a + b
+             + 2 sum over m = 2 .. j - 1 of max P_ac over all c with t_c >= t_a + m b,
+
+for the next one is some c, and the one m places later starts at t_a + m b or later. Where
+there is no such c, nothing is added.
+
 Powers of A come from squares of it. Balls that go on by A, sample by sample, wrap: with 256
 bits nothing is known of them after a hundred samples.
 """
@@ -38,6 +48,8 @@ Enclosed = tuple[NDArray, NDArray]
 
 #: Shapes and lengths of changes above which nothing is made of their distance.
 _MOST_CHANGES = 200
+#: Speed: pairs of changes of a run times how many come, up to which each pair counts.
+_MOST_STEPS = 4 * 10**6
 
 
 def several_together(
@@ -59,10 +71,46 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     ``error``.
     """
     starts = apart.starts
-    later, _, square = products_by_lag(columns, starts, error)
-    lags = apart.spacing.lags
-    total = several_together(square, lambda lag: later[lag], lags)
+    if are_few(starts, apart.spacing):
+        _, slack = _size_and_error(columns, error)
+        products = np.abs(columns.T @ columns) + slack
+        total = largest_along_run(np.diag(products), products, starts, apart.spacing)
+    else:
+        later, _, square = products_by_lag(columns, starts, error)
+        lags = apart.spacing.lags
+        total = several_together(square, lambda lag: later[lag], lags)
     return math.sqrt(total) * (1 + 4 * EPS)
+
+
+def are_few(starts: NDArray, spacing: Spacing) -> bool:
+    """Return whether changes are so few that each is compared with each other one."""
+    return len(starts) ** 2 * spacing.events <= _MOST_STEPS
+
+
+def largest_along_run(
+    squares: NDArray, products: NDArray, starts: NDArray, spacing: Spacing
+) -> float:
+    """Return the bound V of the module's head for all placements of changes.
+
+    ``squares`` (M,) and ``products`` (M, M) bound those of changes that begin at ``starts``
+    (M,).
+    """
+    order = np.argsort(starts, kind="stable")
+    starts, squares = starts[order], squares[order]
+    shared = 2 * products[np.ix_(order, order)]
+    later = largest_later(shared.T).T
+    is_next = starts >= starts[:, None] + spacing.separation
+    shared[~is_next] = -np.inf
+    beyond = np.zeros(len(starts))
+    total = squares
+    for lag in spacing.lags:
+        if lag > spacing.separation:
+            first = np.searchsorted(starts, starts + lag)
+            fits = first < len(starts)
+            beyond[fits] += later[fits, first[fits]]
+        then = (shared + total).max(axis=1)
+        total = squares + beyond + np.maximum(then, 0.0)
+    return float(total.max()) * (1 + 8 * spacing.events * EPS)
 
 
 def products_by_lag(
@@ -73,12 +121,7 @@ def products_by_lag(
     Returns bounds for each lag of their starts (M,) and all later ones, and the largest
     square from below and from above.
     """
-    entries = len(columns)
-    errors = np.broadcast_to(error, columns.shape)
-    wrong = np.linalg.norm(errors, axis=0).max()
-    size = np.linalg.norm(columns, axis=0).max() * (1 + entries * EPS)
-    rounding = (entries + 4) * EPS * size**2
-    slack = wrong * (2 * size + wrong) + rounding
+    size, slack = _size_and_error(columns, error)
     by_lag = np.zeros(np.ptp(starts) + 1)
     for start in np.unique(starts):
         same = columns[:, starts == start]
@@ -87,6 +130,16 @@ def products_by_lag(
         np.maximum.at(by_lag, lags, products.max(axis=0))
     later = largest_later(by_lag) + slack
     return later, float(size**2 - 2 * slack), float(size**2 + slack)
+
+
+def _size_and_error(columns: NDArray, error: NDArray | float) -> tuple[float, float]:
+    """Bound the 2-norms of columns, and the errors of their inner products."""
+    entries = len(columns)
+    errors = np.broadcast_to(error, columns.shape)
+    wrong = np.linalg.norm(errors, axis=0).max()
+    size = np.linalg.norm(columns, axis=0).max() * (1 + entries * EPS)
+    rounding = (entries + 4) * EPS * size**2
+    return size, wrong * (2 * size + wrong) + rounding
 
 
 def square_of_several(

@@ -212,7 +212,7 @@ def _responses(secret: Secrets, plants: tuple[Plant, ...], horizon: float) -> ND
     outputs = len(plants[0].C)
     if horizon * outputs <= SHORT_RUN or secret.hides_start:
         found = secret.responses(plants, int(horizon))
-        columns = [found.points]
+        columns = [found.singles]
         columns += [np.linalg.norm(ball, axis=1)[:, None] for ball in found.balls]
         for several in found.windows:
             sizes = np.abs(several.columns)

@@ -28,7 +28,13 @@ from ..numerics.linalg import EPS, float_above, largest_later
 from ..numerics.thresholds import NEGLIGIBLE
 from ..privacy.repetition import Spacing
 from ..secrets.secret import SignalMoves, WindowMoves, Windows
-from ._apart import LagBounds, bounds_apart, several_together
+from ._apart import (
+    LagBounds,
+    are_few,
+    bounds_apart,
+    largest_along_run,
+    several_together,
+)
 from ._patterns import MOST_RELAXED, PatternSearch, largest_pattern
 from ._whitened_response import WhitenedResponse
 
@@ -163,10 +169,23 @@ def largest_of_windows(
     search = search_in(windows, solved, error)
     square = search.largest
     if windows.spacing.events > 1:
-        later = windows_by_lag(windows, np.abs(solved.T @ solved) + error)
-        lags = windows.spacing.lags
-        square = several_together(square, lambda lag: float(later[lag]), lags)
+        sizes = np.abs(solved.T @ solved) + error
+        square = _largest_of_several(windows, sizes, square)
     return math.sqrt(square) * (1 + 4 * EPS), search.signs
+
+
+def _largest_of_several(windows: Windows, sizes: NDArray, square: float) -> float:
+    """Bound the square of several changes at a distance, of one change being ``square``.
+
+    ``sizes`` (N, N) are the absolute products of impulses.
+    """
+    if are_few(windows.starts, windows.spacing):
+        products = np.minimum(_products_of_windows(windows, sizes), square)
+        starts = windows.starts
+        return largest_along_run(np.diag(products), products, starts, windows.spacing)
+    later = windows_by_lag(windows, sizes)
+    lags = windows.spacing.lags
+    return several_together(square, lambda lag: float(later[lag]), lags)
 
 
 def search_in(windows: Windows, solved: NDArray, error: float) -> PatternSearch:
@@ -201,12 +220,17 @@ def windows_by_lag(windows: Windows, sizes: NDArray) -> NDArray:
     ``sizes`` (N, N) are the absolute products of impulses.
     """
     starts = windows.starts
+    lags = np.abs(np.subtract.outer(starts, starts))
+    by_lag = np.zeros(int(lags.max()) + 1)
+    together = _products_of_windows(windows, sizes)
+    np.maximum.at(by_lag, lags.ravel(), together.ravel())
+    return largest_later(by_lag)
+
+
+def _products_of_windows(windows: Windows, sizes: NDArray) -> NDArray:
+    """Bound products (W, W) of changes of each two windows, from those of impulses."""
     held = np.zeros((len(windows.index), len(sizes)))
     for row, index in zip(held, windows.index, strict=True):
         row[index] = 1.0
-    together = held @ sizes @ held.T
-    lags = np.abs(np.subtract.outer(starts, starts))
-    by_lag = np.zeros(int(lags.max()) + 1)
-    np.maximum.at(by_lag, lags.ravel(), together.ravel())
     rounding = 1 + 4 * len(sizes) * EPS
-    return largest_later(by_lag) * rounding
+    return np.asarray(held @ sizes @ held.T) * rounding

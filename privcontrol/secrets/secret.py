@@ -88,11 +88,10 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Responses:
-    """Columns (T p, M) for single moves, and roots (T p, q) for balls of moves.
+    """Columns (T p, M) for moves that come alone, and roots (T p, q) for balls of moves.
 
-    Changes of which several come apart are single moves too, as large as their sums would
-    be if they shared no sample. What they share makes the sums larger. Changes of any shape
-    come as the ``windows`` that they fill.
+    Changes of which several come in one run are ``apart``. Changes of any shape come as the
+    ``windows`` that they fill.
     """
 
     points: NDArray
@@ -111,9 +110,8 @@ class Responses:
     @classmethod
     def several(cls, columns: NDArray, starts: NDArray, spacing: Spacing) -> Responses:
         """Return the responses to as many changes at a distance as the run has room for."""
-        fitting = spacing.within(int(np.ptp(starts)))
-        apart = Apart(columns, starts, fitting)
-        return cls(columns * np.sqrt(fitting.events), (), False, (apart,))
+        apart = Apart(columns, starts, spacing.within(int(np.ptp(starts))))
+        return cls(np.empty((len(columns), 0)), (), False, (apart,))
 
     @classmethod
     def joined(cls, found: Sequence[Responses]) -> Responses:
@@ -126,6 +124,18 @@ class Responses:
         windows = tuple(several for each in found for several in each.windows)
         exact = all(each.exact for each in found)
         return cls(points, balls, exact, apart, windows)
+
+    @cached_property
+    def singles(self) -> NDArray:
+        """Columns (T p, N) for single moves, and for changes of which several come.
+
+        Those are as large as their sums would be if they shared no sample. What they share
+        makes the sums larger.
+        """
+        together = [
+            several.columns * np.sqrt(several.spacing.events) for several in self.apart
+        ]
+        return np.hstack([self.points, *together])
 
     @property
     def around_windows(self) -> list[NDArray]:
@@ -141,13 +151,13 @@ class Responses:
     def moved(self) -> NDArray:
         """Mask (T p,) of the outputs that some hidden move changes."""
         shaped = (several.columns for several in self.windows)
-        each = [np.any(part, axis=1) for part in (self.points, *self.balls, *shaped)]
+        each = [np.any(part, axis=1) for part in (self.singles, *self.balls, *shaped)]
         return np.any(each, axis=0)
 
     @property
     def effects(self) -> NDArray:
         """The largest change (T p,) of each output by a single change."""
-        found = [np.abs(self.points).max(axis=1, initial=0.0)]
+        found = [np.abs(self.singles).max(axis=1, initial=0.0)]
         found += [np.linalg.norm(ball, axis=1) for ball in self.balls]
         for several in self.windows:
             sizes = np.abs(several.columns)

@@ -451,7 +451,7 @@ def test_several_changes_claim_no_less_than_their_growth_of_one(horizon, options
     noise = designed(lag(0.9), four, horizon, **options)
     promise = noise.guarantee
     alone = certified_shift(noise.parts, one, [Plant.of(lag(0.9))], horizon).value
-    growth = promise.correlations.growth(Spacing(4, 6))
+    growth = promise.correlations.promised(Spacing(4, 6))
     assert promise.gdp >= growth * alone * (1 - 4e-9)  # as much as sums are rounded by
     times = promise.scope.change.times_one(promise.correlations)
     assert 4 * alone <= times * promise.gdp

@@ -14,12 +14,15 @@ from repeats import few
 
 import privcontrol as pc
 from privcontrol.designs.sums import sums_of_run
-from privcontrol.noise._apart import bounds_apart
+from privcontrol.noise import _apart
+from privcontrol.noise._apart import bounds_apart, largest_apart
 from privcontrol.noise._whitened_response import WhitenedResponse
+from privcontrol.noise._windows import largest_of_windows
+from privcontrol.noise.whitened import shift_sizes
 from privcontrol.numerics.balls import CERTIFICATE_BITS, Ball, ball_matrix, working_bits
 from privcontrol.numerics.ellipsoid import enclosing_ellipsoid
-from privcontrol.privacy.repetition import Spacing
-from privcontrol.secrets.secret import Apart, SignalMoves
+from privcontrol.privacy.repetition import ONCE, Spacing
+from privcontrol.secrets.secret import Apart, SignalMoves, Windows
 from privcontrol.systems.linear import LinearSystem, Plant
 
 BUDGET = pc.PrivacyBudget(gdp=1.0)
@@ -284,18 +287,18 @@ def test_no_placement_exceeds_the_claim_over_a_horizon(seed):
     assert worst >= 0.4 * noise.guarantee.gdp
 
 
-def test_white_noise_over_a_horizon_has_the_shift_of_its_inner_products():
-    """The module's sum, written again in words of the plant's responses."""
+def test_white_noise_over_a_horizon_has_the_shift_of_the_worst_placement():
+    """Products of a lag fall with the distance, so the bound is attained."""
     plant, steps, events, separation = lag(0.9), 30, 4, 5
     secret = pc.DisturbanceAdjacency(1.0, events=events, separation=separation)
     noise = designed(plant, secret, horizon=steps, family="iid-gaussian")
     moves = [0.9 ** np.arange(steps - 1 - start) for start in range(steps)]
     padded = np.array([np.append(np.zeros(steps - len(move)), move) for move in moves])
-    products = np.abs(padded @ padded.T)
-    lags = np.abs(np.subtract.outer(range(steps), range(steps)))
-    square = events * products.max()
-    for m in range(1, events):
-        square += 2 * (events - m) * products[lags >= m * separation].max()
+    products = padded @ padded.T
+    square = 0.0
+    for starts in itertools.combinations(range(steps), events):
+        if np.diff(starts).min() >= separation:
+            square = max(square, products[np.ix_(starts, starts)].sum())
     assert noise.std == pytest.approx(math.sqrt(square), rel=1e-9)
 
 
@@ -653,3 +656,92 @@ def test_sums_over_a_run_keep_their_distance():
     largest = np.linalg.norm(changes.columns @ signs, axis=0).max()
     each = sums_over_run(changes, changes.spacing)
     assert 0.9 * np.linalg.norm(each, axis=0).max() <= largest
+
+
+def placements(starts, spacing):
+    """Numbers of changes that may come in one run."""
+    for count in range(1, spacing.events + 1):
+        for chosen in itertools.combinations(range(len(starts)), count):
+            apart = np.diff(np.sort(starts[list(chosen)]))
+            if (apart >= spacing.separation).all():
+                yield chosen
+
+
+def worst_of_run(columns, apart):
+    """The 2-norm of the largest sum of changes (m, M), of which all are listed."""
+    sums = sums_over_run(replace(apart, columns=columns), apart.spacing)
+    return np.linalg.norm(sums, axis=0).max()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 14])
+@pytest.mark.parametrize("count, separation", [(2, 3), (3, 2), (4, 2)])
+def test_no_sum_of_changes_of_a_run_exceeds_its_bound(rank, count, separation):
+    """Two changes, parallel ones that become smaller and orthogonal ones attain it."""
+    rng = np.random.default_rng(rank + count)
+    starts = np.repeat(np.arange(7), 2)
+    for _ in range(5):
+        columns = rng.standard_normal((rank, 14))
+        if rank == 1:
+            columns = np.exp(-starts[None] / 3) * rng.choice([-1.0, 1.0], 14)
+        elif rank == 14:
+            columns = np.diag(rng.uniform(0.1, 1.0, 14))
+        order = rng.permutation(14)
+        apart = Apart(columns[:, order], starts[order], Spacing(count, separation))
+        bound = largest_apart(apart, apart.columns, 0.0)
+        largest = worst_of_run(apart.columns, apart)
+        assert largest <= bound
+        if rank != 2 or count == 2:
+            assert bound <= largest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("error", [1e-3, 1e-2])
+def test_a_bound_of_a_run_holds_for_changes_that_are_known_within_an_error(error):
+    """The worst sum of two is moved away from zero, entry by entry."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        apart = Apart(rng.standard_normal((4, 6)), np.arange(6), Spacing(2, 2))
+        sums = sums_over_run(apart, apart.spacing)
+        worst = sums[:, np.linalg.norm(sums, axis=0).argmax()]
+        turned = apart.columns * np.sign(apart.columns.T @ worst)
+        further = replace(apart, columns=turned + error * np.sign(worst)[:, None])
+        bound = largest_apart(apart, apart.columns, error)
+        assert worst_of_run(further.columns, further) <= bound
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("count, separation", [(2, 2), (3, 2), (2, 3)])
+def test_no_sum_of_windows_of_a_run_exceeds_its_bound(rank, count, separation):
+    """All signs of three samples in a row, at all placements."""
+    rng = np.random.default_rng(rank + count)
+    starts = np.arange(5)
+    index = tuple(np.arange(k, k + 3) for k in starts)
+    for _ in range(5):
+        columns = rng.standard_normal((rank, 7))
+        if rank == 1:
+            columns = np.exp(-np.arange(7)[None] / 3)
+        windows = Windows(columns, index, starts, Spacing(count, separation))
+        bound, _ = largest_of_windows(windows, columns, 0.0)
+        alone, _ = largest_of_windows(replace(windows, spacing=ONCE), columns, 0.0)
+        largest = 0.0
+        for chosen in placements(starts, windows.spacing):
+            own = np.concatenate([index[k] for k in chosen])
+            signs = np.array([*itertools.product([1.0, -1.0], repeat=len(own))])
+            sums = signs @ columns[:, own].T
+            largest = max(largest, np.linalg.norm(sums, axis=1).max())
+        assert largest <= bound <= count * alone * (1 + 1e-12)
+        if rank == 1:
+            assert bound <= largest * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("shape", ["level", "any"])
+def test_many_changes_of_a_run_are_bounded_by_their_distance_alone(shape, monkeypatch):
+    """It takes less time and knows less."""
+    secret = pc.DisturbanceAdjacency(
+        1.0, duration=2, shape=shape, events=3, separation=3
+    )
+    responses = secret.responses(Plant.of(lag(0.9)), 12)
+    sharp = shift_sizes(np.eye(12), responses).max()
+    monkeypatch.setattr(_apart, "_MOST_STEPS", 0)
+    rough = shift_sizes(np.eye(12), responses).max()
+    assert sharp < 0.99 * rough
+    assert rough < 1.2 * sharp
