@@ -40,10 +40,15 @@ _STEP = 0.98
 def checked_bound(
     bound: ArrayLike | Mapping[str, Limit] | None,
     life: int | None,
-    plant: Plant,
-    request: Request,
+    problem: DesignProblem,
+    floor_is_open: bool,
+    is_constrained: bool,
 ) -> Bound | None:
-    """Return limits of each output, and the samples that are drawn ahead as one."""
+    """Return limits of each output, and the samples that are drawn ahead as one.
+
+    Options that do not go with noise that never leaves a bound are refused.
+    """
+    request = problem.request
     if life is not None:
         life = sample_count(life, "life")
     if bound is None:
@@ -70,7 +75,8 @@ def checked_bound(
             "budget: noise within a bound leaks, expected a delta > 0 or "
             "PrivacyBudget(gdp=..., leak=...)"
         )
-    limits, changes = _limits(bound, plant)
+    _check_bounded(request, floor_is_open, is_constrained)
+    limits, changes = _limits(bound, problem.plant)
     return Bound(limits, changes, samples if life is None else Run(life))
 
 
@@ -107,7 +113,7 @@ def _limits(
     return limits, changes
 
 
-def check_bounded(request: Request, floor_is_open: bool, is_constrained: bool) -> None:
+def _check_bounded(request: Request, floor_is_open: bool, is_constrained: bool) -> None:
     """Refuse options that do not go with noise that never leaves a bound."""
     others = {
         "models": request.has_models,

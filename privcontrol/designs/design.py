@@ -24,7 +24,7 @@ from ..privacy.horizon import horizon_of
 from ..systems.linear import Plant
 from ..systems.varying import Plants, VaryingPlant, plant_of
 from .asked import Asked, Reduction
-from .bounded import Limit, check_bounded, checked_bound, within_bound
+from .bounded import Limit, checked_bound, within_bound
 from .cheapest_floor import beside_cheapest_floor
 from .constrained import OwnConstraints
 from .designed import cheapest
@@ -281,17 +281,19 @@ def design_output_noise(
         covariance=covariance,
         scale=scale,
     )
-    request = replace(request, bound=checked_bound(bound, life, plant, request))
-    compares = is_auto or (family is None and request.budget.pure)
     asked = Asked(
         DesignProblem(plant, request, weight),
         together,
-        law_is_open=compares and request.bound is None,
+        law_is_open=is_auto or (family is None and request.budget.pure),
         floor_is_open=isinstance(floor, str),
         constraints=constraints,
     )
-    if request.bound is not None:
-        check_bounded(request, asked.floor_is_open, constraints is not None)
+    limits = checked_bound(
+        bound, life, asked.problem, asked.floor_is_open, constraints is not None
+    )
+    if limits is not None:
+        asked = replace(asked.having(bound=limits), law_is_open=False)
+    request = asked.request
     check_models(request, plant, max_std)
 
     with one_thread, timed_bar(progress, faster(request, plant)):

@@ -19,7 +19,6 @@ from ..numerics.checks import (
     real_array,
     sample_count,
 )
-from ..privacy.horizon import NO_HORIZON, Horizon, Run
 from ..systems.linear import Plant, semidefinite
 from ..systems.nonlinear import is_nonlinear
 from ..systems.varying import Plants, VaryingPlant
@@ -27,7 +26,7 @@ from .cautions import warn_if_useless, warn_of_growth, warn_of_public_secret
 from .controller import Function, Gains, ObserverFeedback, OwnLaw, law_of, linear_system
 from .data import LoopData
 from .loop import PrivateLoop
-from .lqg import LqgDesign, OwnDesign
+from .lqg import FORMS, LqgDesign, OwnDesign
 from .optimum import optimal_loop
 from .side import (
     LinearSide,
@@ -40,8 +39,6 @@ from .side import (
     linear_part,
     matrix,
 )
-
-FORMS = ("predictor", "filter")
 
 
 @known_keywords
@@ -182,7 +179,7 @@ def private_loop(
     if is_nonlinear(sys):
         truth = NonlinearSide.of(sys, side.controls, operating_point)
     weights = Weights.of(side.order, *side.through.shape, **given)
-    _check_weights(weights, plant, noise)
+    weights.check_lists(plant, noise)
     if name is None:
         name = f"{getattr(sys, 'name', plant.name)}$private"
     if controller is not None:
@@ -482,45 +479,19 @@ def private_lqg(
         side.order, *side.through.shape, Q=Q, R=R, QN=QN, RN=RN, G=G, N=N
     )
     weights.require()
-    _check_weights(weights, plant, noise, horizon)
+    weights.check_lists(plant, noise, horizon)
     sums = {} if integral is None else _sums(side, integral)
-    varies = plant.varies or weights.samples is not None
-    if estimator is None:
-        estimator = "observer" if P0 is None and not varies else "kalman"
-    one_of(estimator, "estimator", ("kalman", "observer"))
-    if varies and estimator == "observer":
-        raise ValueError(
-            "estimator: the constant gains of an observer are those of a plant and weights "
-            'that stay the same, got a list; pass estimator="kalman", with or without P0'
-        )
-    if form is None:
-        reads_now = estimator == "kalman" and not side.through.any()
-        form = "filter" if reads_now else "predictor"
-    one_of(form, "form", FORMS)
-    if (estimator, form) == ("kalman", "filter") and side.through.any():
-        raise ValueError(
-            "form: the plant has direct feedthrough, so an output published at t would "
-            "depend on itself if the controller read it; pass "
-            'form="predictor"'
-        )
-    last = None
-    if horizon is None and noise is None:
-        horizon = weights.samples
-        if isinstance(plant, VaryingPlant):
-            horizon = plant.samples
-    samples = _horizon(horizon, noise, estimator)
-    if isinstance(terminal, str):
-        one_of(terminal, "terminal", ("dare",))
-    else:
-        samples.count(
-            "terminal: without a horizon no state is the last one; pass "
-            '"dare", or noise with a horizon (horizon=... where there is no noise)'
-        )
-        last = semidefinite(terminal, "terminal", side.order + len(sums))
-    prior = _prior(P0, initial_state, side.order)
-    followed = (tuple(sums), tuple(sums.values()))
-    alone = NO_HORIZON if noise is not None else samples
-    design = LqgDesign(estimator, form, *prior, last, *followed, horizon=alone)
+    design = LqgDesign.of(
+        side,
+        weights,
+        noise,
+        estimator=estimator,
+        form=form,
+        prior=_prior(P0, initial_state, side.order),
+        terminal=terminal,
+        sums=sums,
+        horizon=horizon,
+    )
     if family is not None:
         one_of(family, "family", (*LAWS, "auto"))
         if not codesign:
@@ -555,42 +526,6 @@ def _gain(
         if gains.ndim == 3:
             return matrix(gains, name, (plant.samples, *shape))
     return matrix(value, name, shape, hint)
-
-
-def _check_weights(
-    weights: Weights,
-    plant: Plant,
-    noise: OutputNoise | None,
-    horizon: int | None = None,
-) -> None:
-    """Refuse lists of weights that are not as long as the run."""
-    if noise is not None:
-        weights.check_samples(noise.horizon)
-    elif isinstance(plant, VaryingPlant):
-        weights.check_samples(plant.samples)
-    elif horizon:
-        weights.check_samples(horizon)
-    elif weights.samples is not None:
-        weights.check_samples(weights.samples)
-
-
-def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> Horizon:
-    """The samples of a run of an LQG loop, infinity where they are not known."""
-    if horizon is None:
-        return NO_HORIZON if noise is None else noise.horizon
-    samples = Run(sample_count(horizon, "horizon"))
-    if noise is not None and samples != noise.horizon:
-        raise ValueError(
-            f"horizon: the noise has {noise.horizon:g} samples, got {samples}; leave it "
-            "out, or design the noise for another horizon"
-        )
-    if estimator != "kalman":
-        raise ValueError(
-            "horizon: the constant gains of estimator='observer' are those of runs of "
-            "any length; pass P0, the covariance of x(0), or estimator='kalman', which "
-            "without P0 knows nothing of x(0)"
-        )
-    return samples
 
 
 def _check_codesign(noise: OutputNoise | None, design: LqgDesign) -> None:

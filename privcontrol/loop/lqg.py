@@ -6,22 +6,21 @@ the prior of x(0) and the law of the noise, or that of the papers, with constant
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..designs.output_noise import OutputNoise
 from ..noise.parts import White
+from ..numerics.checks import one_of, sample_count
 from ..numerics.errors import UncertifiableError, warn_user
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved
 from ..numerics.thresholds import NEGLIGIBLE
-from ..privacy.horizon import NO_HORIZON, Horizon, horizon_of
-from ..systems.linear import (
-    Plant,
-    singular_root,
-)
+from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
+from ..systems.linear import Plant, semidefinite, singular_root
 from ..systems.varying import VaryingPlant
 from .controller import FunctionLaw, Gains, Law, ObserverFeedback, OwnLaw
 from .dense_filter import DenseKnowledge, is_dense, noise_covariance
@@ -34,6 +33,9 @@ from .side import LinearSide, Weights
 #: and covariances three.
 _MOST = 1 / NEGLIGIBLE
 _MOST_DIFFUSE = 1e8
+
+#: Forms of an observer, whose estimate at t has not seen the reading at t or has.
+FORMS = ("predictor", "filter")
 
 
 def knowledge_of(
@@ -104,6 +106,25 @@ def constant_filter(
     return Knowledge.of(side.plant, weights, noise, None, kind=White).settled()
 
 
+def _horizon(horizon: int | None, noise: OutputNoise | None, estimator: str) -> Horizon:
+    """The samples of a run of an LQG loop, infinity where they are not known."""
+    if horizon is None:
+        return NO_HORIZON if noise is None else noise.horizon
+    samples = Run(sample_count(horizon, "horizon"))
+    if noise is not None and samples != noise.horizon:
+        raise ValueError(
+            f"horizon: the noise has {noise.horizon:g} samples, got {samples}; leave it "
+            "out, or design the noise for another horizon"
+        )
+    if estimator != "kalman":
+        raise ValueError(
+            "horizon: the constant gains of estimator='observer' are those of runs of "
+            "any length; pass P0, the covariance of x(0), or estimator='kalman', which "
+            "without P0 knows nothing of x(0)"
+        )
+    return samples
+
+
 @dataclass(frozen=True, eq=False)
 class LqgDesign(ByContent, Saved):
     """Hold the request of an LQG loop, so it can be designed for other noise.
@@ -141,6 +162,63 @@ class LqgDesign(ByContent, Saved):
     def __post_init__(self) -> None:
         """Take a file's number of samples as the horizon that it is."""
         object.__setattr__(self, "horizon", horizon_of(self.horizon))
+
+    @classmethod
+    def of(
+        cls,
+        side: LinearSide,
+        weights: Weights,
+        noise: OutputNoise | None,
+        *,
+        estimator: str | None,
+        form: str | None,
+        prior: tuple[NDArray | None, NDArray | None],
+        terminal: ArrayLike | str,
+        sums: Mapping[int, float],
+        horizon: int | None,
+    ) -> LqgDesign:
+        """Return what `private_lqg` was asked for, checked.
+
+        ``prior`` is the covariance and the mean of x(0), and ``sums`` has the weights of
+        the outputs' sums with integral action.
+        """
+        varies = side.plant.varies or weights.samples is not None
+        if estimator is None:
+            estimator = "observer" if prior[0] is None and not varies else "kalman"
+        one_of(estimator, "estimator", ("kalman", "observer"))
+        if varies and estimator == "observer":
+            raise ValueError(
+                "estimator: the constant gains of an observer are those of a plant and "
+                'weights that stay the same, got a list; pass estimator="kalman", with or '
+                "without P0"
+            )
+        if form is None:
+            reads_now = estimator == "kalman" and not side.through.any()
+            form = "filter" if reads_now else "predictor"
+        one_of(form, "form", FORMS)
+        if (estimator, form) == ("kalman", "filter") and side.through.any():
+            raise ValueError(
+                "form: the plant has direct feedthrough, so an output published at t would "
+                "depend on itself if the controller read it; pass "
+                'form="predictor"'
+            )
+        if horizon is None and noise is None:
+            horizon = weights.samples
+            if isinstance(side.plant, VaryingPlant):
+                horizon = side.plant.samples
+        samples = _horizon(horizon, noise, estimator)
+        last = None
+        if isinstance(terminal, str):
+            one_of(terminal, "terminal", ("dare",))
+        else:
+            samples.count(
+                "terminal: without a horizon no state is the last one; pass "
+                '"dare", or noise with a horizon (horizon=... where there is no noise)'
+            )
+            last = semidefinite(terminal, "terminal", side.order + len(sums))
+        followed = (tuple(sums), tuple(sums.values()))
+        alone = NO_HORIZON if noise is not None else samples
+        return cls(estimator, form, *prior, last, *followed, horizon=alone)
 
     def law(
         self,

@@ -172,6 +172,19 @@ class Weights(ByContent, Saved):
                     f"each sample of the horizon, got {len(value)}"
                 )
 
+    def check_lists(
+        self, plant: Plant, noise: OutputNoise | None, horizon: int | None = None
+    ) -> None:
+        """Refuse lists that are not as long as the run of a plant, or of its noise."""
+        if noise is not None:
+            self.check_samples(noise.horizon)
+        elif isinstance(plant, VaryingPlant):
+            self.check_samples(plant.samples)
+        elif horizon:
+            self.check_samples(horizon)
+        elif self.samples is not None:
+            self.check_samples(self.samples)
+
     def at(self, t: int) -> Weights:
         """Return the weights of sample t."""
         if self.samples is None:

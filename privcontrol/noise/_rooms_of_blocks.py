@@ -229,6 +229,11 @@ class InnovationBlocks(Room):
 
     def walls_of_inputs(self, secret: SecretInputs) -> list[Wall]:
         """Return the walls that changes come nearer to, wherever in a block they begin."""
+        if secret.windows or secret.balls or secret.energies is not None:
+            raise PrivacyError(
+                "bound: in runs of any length it is for given changes of single signals; "
+                'pass life=, or shape="level"'
+            )
         if self.part.response is not None:
             raise PrivacyError(
                 "bound: noise that enters the plant with the secret is kept within a "

@@ -68,11 +68,6 @@ class BlockWalls:
 
         ``shaping`` makes the noise of its innovations.
         """
-        if secret.windows or secret.balls or secret.energies is not None:
-            raise PrivacyError(
-                "bound: in runs of any length it is for given changes of single signals; "
-                'pass life=, or shape="level"'
-            )
         lift, shown, states = self._lifted(shaping, secret)
         norms = np.linalg.norm(lift.reshape(-1, lift.shape[2]), axis=0)
         slabs = CountedWalls(self.radii.ravel(), float(norms.max()))
