@@ -31,6 +31,7 @@ from privcontrol.noise.bound import Bound
 from privcontrol.noise.exact import ExactNoise
 from privcontrol.noise.parts import Filtered
 from privcontrol.noise.within import room_of, walls_of
+from privcontrol.numerics.balls import ball_matrix
 from privcontrol.privacy.loss import PrivacyLoss
 from privcontrol.privacy.radial import leak
 from privcontrol.privacy.walls import Wall, ball_leak, slab_leak
@@ -762,6 +763,69 @@ def test_a_gateway_publishes_blocks_within_the_bound(tmp_path):
         drawn += [again.publish(0.0)[0] for _ in range(40)]
     assert np.abs(drawn).max() <= 16.0
     assert len(set(drawn)) == len(drawn)
+
+
+RUNS = {
+    "structured": dict(
+        sys=pc.plants.vehicle(),
+        adjacency=pc.InitialStateAdjacency(1.0),
+        models="exact",
+        bound=11.0,
+    ),
+    "correlated": dict(sys=lag(), adjacency=EVENT, bound={"y": (11.0, 9.0)}),
+}
+
+
+def of_run(kind):
+    return pc.design_output_noise(
+        **RUNS[kind], horizon=12, budget=BUDGET, max_std=np.inf
+    )
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_gateway_keeps_noise_of_a_run_within_the_bound(kind):
+    noise = of_run(kind)
+    assert kind in str(noise)
+    with pc.Gateway(noise, grid=1e-9, floating=True) as gateway:
+        published = [gateway.publish(0.0)[0] for _ in range(12)]
+    assert 0 < np.abs(published).max() <= 11.0
+    assert len(set(published)) == 12
+
+
+@pytest.mark.parametrize("part, is_within", [(0.999, True), (1.001, False)])
+def test_balls_decide_of_a_run_what_its_samples_say(part, is_within):
+    noise = of_run("correlated")
+    room = room_of(noise.parts, noise.kept)
+    total = noise.process.total
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        fresh = rng.standard_normal((12, total.width))
+        gamma = total.signal(np.empty((1, 0)), fresh[None])[0, :, 0]
+        reached = max(np.abs(gamma).max() / 11.0, np.abs(np.diff(gamma)).max() / 9.0)
+        fresh *= part / reached
+        assert room.share(np.empty(0), fresh) == pytest.approx(part, rel=1e-12)
+        assert 0 < room.uncertainty(np.empty(0), fresh) < 1e-9
+        balls = ball_matrix(np.empty((0, 1))), ball_matrix(fresh)
+        assert room.decided(*balls) is is_within
+
+
+def test_entries_that_are_drawn_once_stay_in_the_ball_that_reaches_the_bound():
+    noise = of_run("structured")
+    room = room_of(noise.parts, noise.kept)
+    rng = np.random.default_rng(0)
+    entries = rng.standard_normal((100_000, 2))
+    lengths = np.linalg.norm(entries, axis=1)
+    kept = scipy.stats.chi2.cdf(room.radius**2, 2)
+    assert noise.acceptance <= kept <= noise.acceptance * (1 + 1e-9)
+    at_wall = entries / lengths[:, None] * room.radius
+    gamma = noise.process.total.signal(at_wall, np.empty((len(at_wall), 12, 0)))
+    assert 0.999 <= np.abs(gamma).max() / 11.0 <= 1
+    none = np.empty((0, 0))
+    for part, is_within in ((0.999, True), (1.001, False)):
+        first = part * at_wall[0]
+        assert room.share(first, none) == pytest.approx(part, rel=1e-12)
+        assert 0 < room.uncertainty(first, none) < 1e-9
+        assert room.decided(ball_matrix(first[:, None]), ball_matrix(none)) is is_within
 
 
 def test_a_life_ends(tmp_path):
