@@ -32,10 +32,9 @@ from ..numerics.saved import Saved
 from ..numerics.thresholds import NEGLIGIBLE, ROUNDED
 from ..privacy.repetition import Spacing, growth_apart
 from ..secrets.secret import SecretInputs
-from ..systems.linear import impulse_energies, observability_gramian
+from ..systems.linear import LEAP, impulse_energies, observability_gramian
 from ._program import GivenUp, Program, is_proven, solved
 from ._vertices import (
-    FAINT,
     VaryingSecret,
     envelope,
     is_stable,
@@ -46,8 +45,6 @@ from ._vertices import (
 #: What every inequality is solved with to spare, in coordinates in which the mean plant has
 #: the P of ones, and a privacy shift of one. The first one is above most solvers' errors.
 _MARGINS = (1e-7, 1e-9, 1e-5)
-#: Samples for which what is left of a change is followed one by one.
-_MOST_FADING = 64
 
 _UNSTABLE = (
     "models: no bound for runs of any length exists or was found: the plant may vary so "
@@ -98,7 +95,7 @@ def _bounded(secret: VaryingSecret, largest: float) -> _Bounded:
         raise UncertifiableError(_UNSTABLE)
     # coordinates in which the mean plant has P = I, and its privacy shift
     gramian = observability_gramian(mean)
-    basis = orthonormal(gramian, 1 / root_diagonal(gramian), FAINT)
+    basis = orthonormal(gramian, 1 / root_diagonal(gramian))
     energies = impulse_energies(mean) * secret.radii**2
     size = float(np.sqrt(energies.max())) or 1.0
     scaled = secret.transformed(basis * size, size)
@@ -201,7 +198,7 @@ def fading(secret: VaryingSecret) -> Fading:
             if not all(is_proven(after, before, each.A, nothing) for each in vertices):
                 break
             form = later
-            if len(impulses) == _MOST_FADING:
+            if len(impulses) == LEAP:
                 break
         factor = _proven_factor(form, found.form) if len(impulses) > 1 else 1.0
         whole = found.size * _largest_impulse(found.scaled, found.form, True)

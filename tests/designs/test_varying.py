@@ -321,6 +321,36 @@ def test_a_design_file_keeps_the_region_and_is_certified_anew(
     assert again.request.region.fingerprint == models.fingerprint
 
 
+def test_a_bound_is_a_ten_millionth_above_the_worst_plant():
+    """That of the slowest plant that stays the same. Inequalities have that much to spare."""
+    noise = design(lag(0.5), family="iid-gaussian")
+    bound = noise.guarantee_for(between(0.3, 0.6)).gdp * noise.std[0]
+    worst = 1 / np.sqrt(1 - 0.6**2)
+    assert worst <= bound <= worst * (1 + 3e-7)
+
+
+@pytest.mark.parametrize("states, is_asked", [(40, True), (50, False)])
+def test_a_solver_is_asked_for_two_vertices_of_up_to_44_states(
+    states, is_asked, monkeypatch
+):
+    """Matrices of k states have k (k + 1) / 2 numbers, whose cubes add up to 2e9."""
+    asked = []
+    monkeypatch.setattr(_program, "solve", lambda problem, tolerance: asked.append(1))
+    one = np.ones((1, states))
+    with working_bits(128):
+        matrices = (0.5 * np.eye(states), one.T, one, np.zeros((1, 1)))
+        vertex = LinearSystem(*map(ball_matrix, matrices))
+        secret = SecretInputs(vertex, (SignalMoves(0, 1.0),))
+        program = Program.of(VaryingSecret((vertex, vertex), secret))
+    if is_asked:
+        assert program.solve(1e-7) is None
+        assert asked
+        return
+    with pytest.raises(pc.UncertifiableError, match="would take minutes"):
+        program.solve(1e-7)
+    assert not asked
+
+
 def test_a_matrix_that_is_not_positive_proves_nothing():
     """P = c^2 / (1 - a^2) solves the inequality of an unstable plant, and is negative."""
     impulse = SignalMoves(0, 1.0)
