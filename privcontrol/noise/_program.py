@@ -40,7 +40,7 @@ from ._vertices import VaryingSecret, symmetric
 if TYPE_CHECKING:
     from cvxpy import Problem
 
-#: So many demands alike are asked for at once, and one where there are more.
+#: Speed: so many demands alike are asked for at once, and one where there are more.
 _MOST_ASKED = 4
 #: Cubes of the entries of matrices asked for, for which the solver takes half a minute.
 _MOST_WORK = 2e9

@@ -27,7 +27,7 @@ from ._apart import largest_apart
 from ._windows import largest_of_windows
 from .parts import Correlated, NoisePart, PartSum
 
-#: Parts at most that zeros keep apart in a large root.
+#: Speed: parts at most that zeros keep apart in a large root.
 _MOST_PARTS = 64
 #: Rows and columns, as an index, and what they are solved to, with bounds of its errors.
 _Places = tuple[NDArray, ...]

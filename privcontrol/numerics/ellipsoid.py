@@ -44,7 +44,7 @@ _POWER = 1.9
 _MOMENTUM = 0.65
 #: Speed: dimensions from which on an integral takes the place of factors.
 _WIDE = 64
-#: Speed: how many times fewer moves than dimensions a search over some times has.
+#: How many times fewer moves than dimensions a search over some times has.
 _THINNED = 4
 #: Least weight with which a search begins, relative to the largest.
 _LIGHTEST = 1e-4

@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import Ball, BallMatrix, ball_matrix, block_balls, submatrix
 from ..numerics.checks import real_array
-from ..numerics.linalg import EPS
 from ..numerics.objects import ByContent
 from ..numerics.saved import Saved, check_fields, digest_of, encode
-from ..numerics.thresholds import BLOCK, CACHED, DOUBLINGS
+from ..numerics.thresholds import BLOCK, CACHED, DOUBLINGS, NEGLIGIBLE
 
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any
@@ -40,9 +39,6 @@ LEAP = 64
 #: how many times as many there are.
 _WIDE = 40
 _MANY = 2
-
-#: Roundings of a correlation below which its eigenvalue is zero, for each row.
-_ROUNDED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -632,7 +628,7 @@ def singular_root(covariance: NDArray) -> NDArray:
     For covariances that say what is known exactly. Rounding of 1e-16 has a root of 1e-8,
     which would pass for knowledge.
     """
-    return _root(covariance, _ROUNDED * len(covariance) * EPS)
+    return _root(covariance, NEGLIGIBLE)
 
 
 def _root(covariance: NDArray, least: float) -> NDArray:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..numerics.balls import (
+    DECIDING_BITS,
     Ball,
     BallMatrix,
     RationalMatrix,
@@ -61,8 +62,6 @@ _NARROW = 4
 _ROW_BLOCKS = 64
 #: Speed: vectors A^t V from which on they are first computed as pairs of doubles.
 _LONG = 1 << 12
-#: From here on the digits that a sample costs are known: transients of doubles are over.
-_TELLING_BITS = 1 << 13
 #: States up to which A is inverted in rationals, which keeps its exact zeros.
 _MOST_RATIONAL_STATES = 24
 
@@ -307,7 +306,8 @@ class FreeResponse:
             is_most = self.bits >= MOST_BITS
             if gained <= 0 and is_most:
                 raise _beyond(sign, want, "", "A is too close to singular")
-            if gained > 0 and self.bits >= _TELLING_BITS:
+            # transients of doubles are over, and the digits that a sample costs are known
+            if gained > 0 and self.bits >= DECIDING_BITS:
                 bits_per_sample = self.bits / 2 / gained
                 expected = self.bits + (want - now) * bits_per_sample
                 if is_most or expected > 2 * MOST_BITS:

@@ -87,6 +87,18 @@ def test_sums_of_many_levels_are_bounded_as_their_products_say(kind):
     assert square <= 1.15 * max(sums)
 
 
+def test_signs_of_the_last_three_levels_are_known():
+    """Of levels of one sample whose correlations are negative: no three differ in sign."""
+    own = np.r_[1.0, np.full(3, -0.25), np.zeros(60)]
+    square = Levels(own, 0.0, 1, 0.0).square(Spacing(9, 1))
+    opposed = []
+    for signs in itertools.product((1, -1), repeat=9):
+        pairs = itertools.combinations(range(9), 2)
+        near = [signs[i] != signs[j] for i, j in pairs if j - i <= 3]
+        opposed.append(sum(near))
+    assert square == pytest.approx(9 + 2 * 0.25 * max(opposed), rel=1e-7)
+
+
 def test_lengths_are_told_apart_as_long_as_that_takes_a_second():
     own = 0.5 ** np.arange(600)
     levels = Levels(own, 0.0, 120, 0.0)

@@ -643,6 +643,20 @@ def test_promises_below_what_fades_count_from_what_they_claim():
     )
 
 
+@pytest.mark.parametrize(
+    "horizon, longest, is_known",
+    [(600, 1, True), (601, 1, False), (100, 80, True), (100, 81, False)],
+)
+def test_changes_of_a_run_are_compared_as_long_as_that_takes_seconds(
+    horizon, longest, is_known
+):
+    """Runs of up to 600 numbers, and up to 8,000 changes."""
+    shape = {"duration": longest, "shape": "level"} if longest > 1 else {}
+    secret = pc.DisturbanceAdjacency({"w": 1.0}, **shape)
+    noise = designed(lag(0.5), secret, horizon, family="iid-gaussian")
+    assert (noise.guarantee.correlations is not None) == is_known
+
+
 def test_what_is_left_of_a_change_falls_by_the_proven_factor():
     """A lag behind white noise: s(t) = pole^(t-1), so its energy from m samples on is known."""
     region = pc.PlantPolytope(list(map(lag, SWITCHING)))

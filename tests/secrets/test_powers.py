@@ -164,7 +164,7 @@ SLOW = np.array([[1.0], [2.0]])
 def test_a_horizon_beyond_all_digits_is_refused_at_once_and_the_one_named_is_within_reach(
     monkeypatch,
 ):
-    monkeypatch.setattr(powers, "_TELLING_BITS", 1 << 10)
+    monkeypatch.setattr(powers, "DECIDING_BITS", 1 << 10)
     monkeypatch.setattr(powers, "MOST_BITS", 320 << 4)
     with pytest.raises(
         UncertifiableError, match=r"t = \+1 .. \+1000000 .* the horizon is too long"
