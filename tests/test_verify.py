@@ -18,7 +18,7 @@ import pytest
 from design_files import decoded, digest_of, edited, encoded
 from gateway_cases import ENDLESS, REQUESTS, noise
 from repeats import few
-from stress import random_files
+from stress import dense_bounds, random_files
 from verified_cases import SOME, design, first_design
 
 import privcontrol as pc
@@ -119,6 +119,28 @@ def test_files_of_random_designs_hold(kind, path):
 def test_a_file_of_a_random_request_is_read_as_it_was_and_holds(seed, path):
     """Any number of requests: tests/stress/random_files.py."""
     assert random_files.answer(seed, path) == "holds"
+
+
+@pytest.mark.parametrize(
+    "kind, sharp",
+    [
+        ("floor", 1 - 1e-9),
+        ("ball floor", 1 - 1e-9),
+        ("run two secrets", 1 - 1e-9),
+        ("run several lasting", 0.7),
+        ("varying run any", 1 - 1e-6),
+        ("endless lasting", 1 - 1e-9),
+        ("endless several apart short", 0.9),
+        ("endless plant energy", 1 - 1e-4),
+        ("endless moved level tank", 1 - 1e-4),
+    ],
+)
+def test_no_change_that_brute_force_finds_costs_more_than_is_proved(kind, sharp, path):
+    """By dense matrices of numpy. All Gaussian kinds: tests/stress/dense_bounds.py."""
+    first_design(kind).save(path)
+    data = dense_bounds.value(json.loads(path.read_text()))
+    found = dense_bounds.lower_bound(data) / float(verify.checked(path)["gdp"])
+    assert sharp < found < 1 + dense_bounds.ROUNDING
 
 
 @pytest.mark.slow
