@@ -22,7 +22,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, float_above
-from ..numerics.thresholds import FEW_ROUNDS, FINE, MOST_NAMED, ROUNDED
+from ..numerics.thresholds import FEW_ROUNDS, FINE, LEAST_PRICE, MOST_NAMED, ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
@@ -43,10 +43,6 @@ OBJECTIVES = ("worst", "total")
 
 #: Share of independent noise that agents draw alone from which on a user is warned.
 _OF_NO_USE = 0.99
-
-#: Logarithm of the least noise that agents draw alone, over that of independent noise,
-#: which hides the sum of 1e12 agents.
-_LEAST_OWN = -14.0
 
 #: Agents whose exposures differ by less, relatively, draw the same share.
 _EVEN = 0.02
@@ -387,14 +383,15 @@ def _least_share(
         return replace(noise, scales=noise.scales * share)
 
     def least_towards(coalitions: Sequence[tuple[int, ...]]) -> AgentNoise:
-        least = with_share(_LEAST_OWN)
+        least_log = math.log(LEAST_PRICE)  # which hides the sum of 1e12 agents
+        least = with_share(least_log)
         if excess(least, coalitions) <= 0:
             return least  # the others' noise hides them
         # bounds of pairs may ask for more than independent noise
         share = brentq(
             lambda share: excess(with_share(share), coalitions),
-            _LEAST_OWN,
-            -_LEAST_OWN,
+            least_log,
+            -least_log,
             xtol=FINE,
         )
         return with_share(share)
