@@ -42,11 +42,10 @@ from .candidates import unmeasured
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Samples times outputs up to which dense noise takes about a second, for changes of any
-#: length and for those of at most ``_SHORT`` samples: of any shape, of one level, and of one
-#: sample. Independent noise takes some seconds for as many as the last one.
-_MOST_ENTRIES = 80
-_MOST_SHORT, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
+#: Samples times outputs up to which dense noise takes about a second: for changes of any
+#: kind, for those of one level and at most ``_SHORT`` samples, and for those of one sample.
+#: Independent noise takes about a second for as many as the last one.
+_MOST_ENTRIES, _MOST_LEVEL, _MOST_SINGLE = 120, 400, 1000
 
 #: Samples of a short change.
 _SHORT = 8
@@ -54,9 +53,6 @@ _SHORT = 8
 #: Speed: a run of at least so many times a change's length, by whose end the plant's modes
 #: have fallen to such a share, has noise of low order, within about a second.
 _MANY_CHANGES, _FORGOTTEN = 24, 1e-4
-
-#: Samples times outputs times states up to which independent noise takes some seconds.
-_MOST_RESPONSES = 20_000
 
 #: Share of the signal, or of the loop's cost, up to which noise is called small, and from
 #: which it is too much. A secret as large as the signal is beyond the latter.
@@ -613,7 +609,6 @@ def _check_time(sys: Plants, given: dict[str, Any]) -> None:
     entries = horizon * first.noutputs
     if given.get("family", "").startswith("iid"):
         is_long = entries > _MOST_SINGLE
-        is_long |= entries * first.nstates > _MOST_RESPONSES
     else:
         is_long = entries > _most_entries(adjacency)
         is_long &= not _has_low_order(sys, adjacency, horizon)
@@ -645,9 +640,8 @@ def _most_entries(adjacency: Adjacency) -> int:
         return _MOST_ENTRIES
     if adjacency.duration == 1:
         return _MOST_SINGLE
-    if adjacency.duration > _SHORT:
-        return _MOST_ENTRIES
-    return _MOST_LEVEL if adjacency.shape == "level" else _MOST_SHORT
+    is_short_level = adjacency.shape == "level" and adjacency.duration <= _SHORT
+    return _MOST_LEVEL if is_short_level else _MOST_ENTRIES
 
 
 def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:

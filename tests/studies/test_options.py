@@ -102,6 +102,12 @@ def test_shares_are_rounded_as_in_the_guarantee():
     assert "  15 %  " in str(found)
 
 
+def test_of_an_increase_by_ten_times_three_digits_are_shown():
+    """9.87 times as much costs 987.3 % more, and 12.3 times as much 1,240 %."""
+    shown = [module._percent(increase) for increase in (0.0123, 9.8724, 12.345, 98.76)]
+    assert shown == ["1.3 %", "987.3 %", "1,240 %", "9,880 %"]
+
+
 def test_long_runs_are_answered_at_once_with_a_line():
     """Dense noise of 600 samples takes a minute; its lines come before any design."""
     cart = ct.ss([[1, 0.2], [0, 0.9]], [[0], [0.2]], np.eye(2), 0, 0.2, inputs=["wind"])
@@ -120,13 +126,14 @@ def test_long_runs_are_answered_at_once_with_a_line():
         (8, "level", 300, False),
         (8, "any", 60, True),
         (8, "any", 150, False),
-        (9, "level", 60, False),
+        (9, "level", 150, False),
+        (9, "any", 60, True),
     ],
 )
 def test_short_changes_are_designed_over_longer_runs(
     duration, shape, horizon, is_short
 ):
-    """Noise for one sample's change takes a second for 1,000 entries, for any shape for 120."""
+    """Noise for one sample's change takes a second for 1,000 entries, for others for 120."""
     cart = ct.ss([[1, 0.2], [0, 0.9]], [[0], [0.2]], np.eye(2), 0, 0.2, inputs=["wind"])
     wind = pc.DisturbanceAdjacency({"wind": 5.0}, duration=duration, shape=shape)
     found = pc.options(cart, horizon=horizon, budget=BUDGET, adjacency=wind)
