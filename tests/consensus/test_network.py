@@ -226,6 +226,19 @@ def test_paths_are_counted_in_small_networks_and_cut_nodes_found_in_large_ones()
         assert read_network(ring(nodes, 0.25)).connectivity == connectivity
 
 
+def test_dense_networks_tell_their_connectivity_by_their_degrees():
+    """Two parts of n - k agents have 2 d + 2 > n - k neighbours, more than there are."""
+    whole = nx.complete_graph(100)
+    assert read_network(whole, weights="metropolis").connectivity == 99
+    pairs = nx.complement(nx.circulant_graph(100, [50]))  # all but one neighbour
+    assert read_network(pairs, weights="metropolis").connectivity == 98
+    few = nx.complement(nx.circulant_graph(100, [1, 2]))
+    assert read_network(few, weights="metropolis").connectivity == 92  # of 95
+    halves = nx.complete_graph(60)
+    halves.add_edges_from((i + 59, j + 59) for i, j in nx.complete_graph(60).edges)
+    assert read_network(halves, weights="metropolis").connectivity == 1
+
+
 def test_a_spectrum_of_up_to_4000_nodes_is_computed():
     values, _ = read_network(ring(420, 0.25)).spectrum
     assert values[0] == pytest.approx(0.0, abs=1e-12)

@@ -628,3 +628,18 @@ def test_noise_for_a_query_of_a_list_is_that_of_the_plant_whose_outputs_it_has(h
     )
     assert along.cost == pytest.approx(one.cost, rel=1e-14)
     assert along.guarantee.gdp == pytest.approx(one.guarantee.gdp, rel=1e-15)
+
+
+def test_a_model_that_stays_the_same_is_one_of_a_period_at_each_sample():
+    slow, fast = (
+        ct.ss(pole, 1, 1, 0, 1, inputs=["u"], outputs=["y"]) for pole in (0.9, 0.5)
+    )
+    asked = dict(
+        horizon=np.inf, budget=BUDGET, adjacency=pc.DisturbanceAdjacency(1.0), floor=0.5
+    )
+    alone, spelled_out = (
+        pc.design_output_noise([slow, fast, fast], models=[model], **asked)
+        for model in (slow, [slow, slow, slow])
+    )
+    assert alone.std == pytest.approx(spelled_out.std, rel=1e-12)
+    assert alone.guarantee.gdp == spelled_out.guarantee.gdp
