@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
 from ..core.ball_noise import RADIAL_LAWS
+from ..numerics.checks import one_of
 from ..numerics.errors import NotRealizableError, PrivacyError
 from ..numerics.linalg import EPS, float_above, one_thread
 from ..privacy.horizon import Horizon
@@ -30,6 +31,9 @@ from .grid import grid_shift
 from .parts import Blocks, NoisePart, PartSum, Radial, White
 from .shift import Shift, certified_shift
 from .within import walls_of
+
+#: Laws whose output noise has a certificate. A law of `privcontrol.core` alone has none.
+CERTIFIED = ("gaussian", "laplace", *RADIAL_LAWS)
 
 #: Where noise is not kept within a bound.
 NO_BOUND = (
@@ -99,8 +103,10 @@ def certify(
     PrivacyError
         If the noise does not cover the sensor's grid.
     ValueError
-        If the noise or the secret has no such bound, with the reason.
+        If the law has no certificate, or the noise or the secret no such bound, with the
+        reason.
     """
+    one_of(family, "family", CERTIFIED)
     kinds = {type(part) for part in parts}
     if len(kinds) < len(parts) or PartSum in kinds:
         raise ValueError("parts: expected one part of a kind, got two; add them up")

@@ -247,6 +247,7 @@ def test_laws_and_parts_must_agree():
     alike = Structured(part.plant, part.factor)
     for parts, family in [
         ((part,), "gaussian"),
+        ((alike,), "logistic"),  # a Gaussian loss once
         ((part,), "truncated"),
         ((alike,), "ball"),
     ]:
