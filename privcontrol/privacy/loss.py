@@ -996,9 +996,14 @@ class PrivacyLoss(Saved):
 
     @cached_property
     def _pairs(self) -> tuple[NDArray, NDArray]:
-        """Many epsilons (65,), and the delta (65,) of each of them."""
+        """Many epsilons, and the delta of each of them.
+
+        Where something may fail, the last one leaves nothing but failures.
+        """
         reach = self.epsilon(min(max(1e-9, 2 * self.failure), 0.5))
         levels = np.linspace(0.0, min(reach, 700.0), 65)
+        if self.failure and self.pure < 700.0:
+            levels = np.append(levels, self.pure)
         deltas = np.array([self.delta(level) for level in levels.tolist()])
         return levels, deltas
 
