@@ -23,7 +23,9 @@ from ..numerics.balls import Rational
 from ..numerics.checks import instance_of, real_array
 from ..numerics.errors import PrivacyError
 from ..numerics.saved import as_path, decode, encode
+from ..numerics.thresholds import MOST_NAMED
 from ..privacy.release import SYSTEM_BITS, BitSource, exact_data, exact_release
+from ..privacy.sentences import listed
 from ..privacy.store import FileStore, Kind, Snapshot, this_process
 from .message_noise import AgentNoise
 from .network import Network, fingerprint
@@ -239,6 +241,14 @@ class Agent:
         ----------
         messages : mapping from neighbour to float, or array_like (d,)
 
+        Raises
+        ------
+        PrivacyError
+            If a message is from a neighbour whose noise was taken out by `repair`. What
+            this agent shared with it is public then, and cancels no more.
+        TypeError, ValueError
+            If messages are no mapping from neighbours to numbers like the value.
+
         Examples
         --------
         >>> import privcontrol as pc
@@ -271,6 +281,14 @@ class Agent:
             numbers[sender] = number.ravel()
         self._check_process()
         with self._lock:
+            late = [str(sender) for sender in numbers if str(sender) in self._repaired]
+            if late:
+                raise PrivacyError(
+                    f"messages: agent {self.node} has taken out the noise that it shares "
+                    f"with {listed(late[:MOST_NAMED])}, who must send no first message "
+                    "any more: it hides the value behind less noise, and moves the "
+                    "average. Leave it out, and stop who sent it"
+                )
             own = self._newest()
             following = own.copy()
             with np.errstate(over="ignore", invalid="ignore"):

@@ -222,6 +222,22 @@ def test_who_was_heard_is_not_repaired(tmp_path):
     again.repair([silent])
 
 
+def test_a_first_message_that_comes_after_a_repair_is_refused(tmp_path):
+    """It moved the average by noise that nothing cancels any more, without a word."""
+    keys = pair_keys(SHARED.network)
+    agent = SHARED.agent(3, 7.0, keys[3], path=tmp_path / "agent")
+    late, other = agent.neighbours[:2]
+    before = agent.message()
+    agent.repair([late])
+    after = agent.message()
+    again = SHARED.agent(3, 7.0, keys[3], path=tmp_path / "agent")
+    for one in (agent, again):
+        with pytest.raises(PrivacyError, match=f"shares with {late}, who must send no"):
+            one.update({late: 100.0, other: 5.0})
+        assert one.published == (before, after)
+    again.update({other: 5.0})
+
+
 def test_threads_that_ask_first_hear_one_message():
     """20 agents, 16 threads behind a barrier each."""
     keys = pair_keys(SHARED.network)[3]
