@@ -22,6 +22,7 @@ from ..numerics.checks import (
 )
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS, float_above
+from ..numerics.progress import timed_bar
 from ..numerics.thresholds import FEW_ROUNDS, FINE, LEAST_PRICE, MOST_NAMED, ROUNDED
 from ..privacy.budget import PrivacyBudget, checked_budget
 from ..privacy.loss import MOST_TRUNCATED, checked_delta
@@ -195,7 +196,10 @@ def private_consensus(
     )
     if not made.pairwise_std:
         return made
-    noise = _shared_noise(made, allowed, pairwise_std == "auto")
+    with timed_bar(
+        False, "a smaller coalition, or a network of fewer agents, takes less"
+    ):
+        noise = _shared_noise(made, allowed, pairwise_std == "auto")
     shares = noise.scales / scales
     gains_nothing = np.flatnonzero(shares > _OF_NO_USE)
     if gains_nothing.size:

@@ -819,9 +819,16 @@ class PrivateConsensus(Frozen):
         shared = ""
         if self.pairwise_std:
             shared = f" with shared noise, coalition of {self.coalition}"
+        promise = self.guarantee
+        size = f"{shown(promise.gdp)}-GDP"
+        if math.isinf(promise.gdp):
+            delta = promise.quoted_delta
+            size = (
+                f"epsilon = {shown(promise.epsilon(delta))} at delta = {shown(delta)}"
+            )
         return (
             f"PrivateConsensus({len(self.network)} nodes, {self.network.edges} edges, "
-            f"{self.family} noise{shared}, {shown(self.guarantee.gdp)}-GDP)"
+            f"{self.family} noise{shared}, {size})"
         )
 
 

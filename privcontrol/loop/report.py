@@ -22,6 +22,7 @@ from ..designs.output_noise import OutputNoise
 from ..noise.parts import Structured, White
 from ..numerics.labels import time_axis, with_units
 from ..numerics.saved import as_path, content_of, finished_file
+from ..numerics.thresholds import ROUNDED
 from ..privacy.guarantee import shown
 from ..privacy.repetition import Change
 from .data import LoopData, over_run
@@ -41,6 +42,11 @@ _COMPARED = (
 )
 #: Names of systems that python-control makes up, and of loops around them.
 _UNNAMED = re.compile(r"sys\[\d+\](\$\w+)*")
+_CHEAPER = (
+    "The loop without privacy costs more here, so its gains are not those of least cost in "
+    "this table (those of private_lqg also weigh the state after the last sample, unless "
+    "terminal=0). The difference of the totals is then no cost of privacy."
+)
 _UNSTABLE = "The loop is not stable, and has no steady state."
 
 
@@ -166,8 +172,10 @@ def _cost(loop: LoopData) -> str:
     public = loop.with_noise(None)
     if not expected.is_known(public):
         return _table(rows)
-    rows.append(("Total without privacy", f"{expected.cost(public).total:.4g}"))
-    return _table(rows) + f"<p>{_COMPARED}</p>"
+    total = expected.cost(public).total
+    rows.append(("Total without privacy", f"{total:.4g}"))
+    explained = _COMPARED if cost.total >= total * (1 - ROUNDED) else _CHEAPER
+    return _table(rows) + f"<p>{explained}</p>"
 
 
 def _errors(loop: LoopData, states: list[str], time_unit: str | None) -> str:

@@ -26,7 +26,8 @@ def endless_secret(secret: Secrets, plant: Plant) -> SecretInputs:
     inputs = secret.entering(plant)
     kept = seen_of([inputs])
     is_moved = any(part.moved for part in secret.disturbances)
-    _check_forgotten(inputs, _names_of(inputs, plant), kept, is_moved)
+    is_either = any(part.moved and part.which for part in secret.disturbances)
+    _check_forgotten(inputs, _names_of(inputs, plant), kept, is_moved, is_either)
     (found,) = keeping([inputs], kept)
     return found
 
@@ -48,9 +49,16 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
 
 
 def _check_forgotten(
-    inputs: SecretInputs, names: tuple[str, ...], kept: NDArray, is_moved: bool
+    inputs: SecretInputs,
+    names: tuple[str, ...],
+    kept: NDArray,
+    is_moved: bool,
+    is_either: bool,
 ) -> None:
-    """Refuse a secret whose kept states (n,) do not all decay, by the mode's name."""
+    """Refuse a secret whose kept states (n,) do not all decay, by the mode's name.
+
+    It is events whose time is secret (``is_moved``), or time and signal (``is_either``).
+    """
     system = inputs.system
     A = system.A[np.ix_(kept, kept)]
     values = np.linalg.eigvals(A)
@@ -73,6 +81,14 @@ def _check_forgotten(
                 f"horizon: the plant has the {kind} {mode}, which no output sees but for "
                 "rounding errors; write the plant without it, for example with differences "
                 "of states in place of the states"
+            )
+        if is_either:
+            raise ValueError(
+                f"which: which signal an event is on stays in the {kind} {mode}, or is "
+                "not known to cancel there exactly, as runs of any length require. With "
+                "moved= all modes that the signals drive have to decay: hide the time "
+                "alone (which=False), design for a finite horizon, or close a local loop "
+                "around the mode (with_local_loop)"
             )
         if is_moved:
             raise ValueError(

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..core.adjacency import Adjacency, Radius, public_radius
+from ..core.adjacency import Adjacency, Radius, listed, public_radius
 from ..core.manifold import AffineManifold, EllipsoidMoves, FiniteMoves, Moves
 from ..numerics.arguments import helpful_fields
 from ..numerics.balls import (
@@ -51,8 +51,11 @@ def _check_movable(plant: Plant, index: Sequence[int]) -> None:
     for delays, kind, what in kinds:
         fixed = [plant.states[k] for k in index if delays[k]]
         if fixed:
+            is_one = len(fixed) == 1
+            those = f"a delayed {kind}" if is_one else f"delayed {kind}s"
+            it_is = "it is" if is_one else "they are"
             raise ValueError(
-                f"{' and '.join(fixed)}: a delayed {kind}, at t > 0 it is what {what} "
+                f"{listed(fixed, 'others', 'and')}: {those}, at t > 0 {it_is} what {what} "
                 "before. Protect a disturbance (DisturbanceAdjacency), or the initial state "
                 "(StateAdjacency(..., times=0)), and name the other states here"
             )

@@ -266,6 +266,9 @@ def test_each_unfit_argument_has_its_own_error_and_shows_no_private_value(
 def test_the_response_s_text_is_public():
     response = GAUSSIAN.simulate(TEN_VALUES, 3, trials=2, rng=0)
     assert "2 trials of 4 samples" in repr(response)
+    budget = PrivacyBudget(epsilon=1.0, delta=0.01)
+    truncated = private_consensus(TEN_AGENTS, budget, 1.0, family="truncated")
+    assert repr(truncated).endswith("truncated noise, epsilon = 1 at delta = 0.01)")
     assert repr(GAUSSIAN) == (
         "PrivateConsensus(10 nodes, 14 edges, gaussian noise, 0.5326-GDP)"
     )

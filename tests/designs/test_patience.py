@@ -51,6 +51,15 @@ def test_a_long_sweep_says_once_what_would_be_faster(monkeypatch):
         pc.tradeoff(pc.plants.vehicle(), **weights, **asked)
 
 
+def test_long_sizing_of_shared_noise_says_what_would_be_faster(monkeypatch):
+    """With a coalition of three among 30 agents it took 16 s without a word."""
+    monkeypatch.setattr(PROGRESS, 0.02)
+    shared = dict(weights="metropolis", pairwise_std="auto", coalition=2)
+    ring = np.roll(np.eye(12), 1, axis=0) + np.roll(np.eye(12), 3, axis=0)
+    with pytest.warns(pc.PrivacyWarning, match="has taken .*a smaller coalition"):
+        pc.private_consensus(ring + ring.T, BUDGET, 1.0, **shared)
+
+
 def test_a_long_endless_design_advises_what_its_request_has(monkeypatch):
     """Without a region it advised that fewer entries of it vary."""
     monkeypatch.setattr(PROGRESS, 1e-6)

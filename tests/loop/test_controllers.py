@@ -925,3 +925,39 @@ def test_the_report_says_what_the_loop_costs_without_privacy(tmp_path, start):
         found["Total"], rel=2e-3
     )
     assert "the difference of the totals" in page
+
+
+def test_a_report_says_why_privacy_may_seem_to_save_costs(tmp_path):
+    """The gains weigh x(T), the table does not: the loop costs 1.73 with, 1.73 without noise."""
+    A = np.diag([1.0, 0.85, 0.97, 0.95])
+    A[3, 1] = 0.01
+    B = np.array([[-1e-4, -1e-4], [0.02, 0.02], [0.004, 0.004], [0.01, 0.01]])
+    cell = ct.ss(
+        A, B, [[0.8, -1, -1, 0], [0, 0, 0, 1]], [[-0.05, -0.05], [0, 0]], 7.3,
+        inputs=["charger", "user"],
+    )  # fmt: skip
+    noise = pc.design_output_noise(
+        cell,
+        horizon=150,
+        budget=pc.PrivacyBudget(epsilon=1.0, delta=1e-3),
+        adjacency=pc.DisturbanceAdjacency({"user": 5.0}, duration=20, shape="level"),
+        models="exact",
+    )
+    tuning = {"Q": np.diag([100, 0, 0, 1]), "R": 1e-3}
+    tuning |= {"QN": np.diag([1e-8, 1e-6, 1e-6, 1e-4]), "RN": np.diag([1e-4, 1e-2])}
+    start = np.diag([1e-4, 1e-6, 1e-6, 1e-2])
+    for terminal in ("dare", 0):
+        loop = pc.private_lqg(
+            cell,
+            **tuning,
+            P0=start,
+            terminal=terminal,
+            noise=noise,
+            controls=["charger"],
+        )
+        public = loop.with_noise(None)
+        saves = loop.cost(**cases.DRAWN).total < public.cost(**cases.DRAWN).total
+        assert saves == (terminal == "dare")
+        page = loop.report(tmp_path / f"{terminal}.html").read_text(encoding="utf-8")
+        assert ("is then no cost of privacy" in page) == saves
+        assert ("The cost of privacy is the difference" in page) != saves

@@ -120,6 +120,12 @@ def test_what_cannot_be_moved_is_named():
     request = {"horizon": 5, "budget": BUDGET}
     with pytest.raises(ValueError, match="pump_1: a delayed input"):
         pc.design_output_noise(late, adjacency=pc.StateAdjacency(1.0), **request)
+    later = pc.with_delays(plant(), {"pump": 3})
+    several = (
+        "pump_1, pump_2 and pump_3: delayed inputs, at t > 0 they are what entered"
+    )
+    with pytest.raises(ValueError, match=several):
+        pc.design_output_noise(later, adjacency=pc.StateAdjacency(1.0), **request)
     read = pc.with_delays(plant(), {"sensor": 1})
     with pytest.raises(ValueError, match="sensor_1: a delayed output"):
         pc.design_output_noise(read, adjacency=pc.StateAdjacency(1.0), **request)

@@ -176,6 +176,18 @@ def test_other_lasting_modes_are_refused_by_name(A, named):
         lasting(plant, pc.DisturbanceAdjacency({"u": 1.0}, moved=3))
 
 
+@pytest.mark.parametrize("gain", [1.0, -1.0])
+def test_time_and_signal_of_an_event_in_a_tank_are_refused_together(gain):
+    """It said that one simple pole at one, such as a tank's, is no obstacle."""
+    tank = ct.ss(1, [[1, gain]], 1, 0, 1.0, states=["level"], inputs=["in", "out"])
+    times = pc.DisturbanceAdjacency(1.0, moved=3)
+    assert lasting(tank, times).guarantee.satisfies(BUDGET)
+    both = pc.DisturbanceAdjacency(1.0, moved=3, which=True)
+    with pytest.raises(ValueError, match=r"1 \(level\).*the time alone") as caught:
+        lasting(tank, both)
+    assert "simple pole" not in str(caught.value)
+
+
 def test_tanks_that_exchange_exactly_are_reduced_by_rationals():
     A = [[0.75, 0.25], [0.25, 0.75]]  # both columns add up to one, in doubles too
     plant = ct.ss(
