@@ -29,11 +29,9 @@ from .windowed import (
 
 _SMALLEST_GRID = 2**9
 _LARGEST_GRID = 2**16
-#: Points for each oscillation of a shape's spectrum, and how many they may make. Where that
-#: leaves fewer than some an oscillation, they may be twice as many.
+#: Points for each oscillation of a shape's spectrum, and how many they may make.
 _POINTS_OF_A_WAVE = 8
-_MOST_FOR_SHAPES = 2**13
-_FEWEST_OF_A_WAVE = 3
+_MOST_FOR_SHAPES = 2**14
 
 
 # -- points on the unit circle -----------------------------------------------------------
@@ -69,10 +67,7 @@ class FrequencyGrid:
         best = int(radii.argmin())
         warp = float(tries[best])
         widest = (1 + abs(warp)) / (1 - abs(warp))  # distance of points, to the mean
-        most = _MOST_FOR_SHAPES
-        if _FEWEST_OF_A_WAVE * longest * widest > most:
-            most *= 2
-        enough = min(_POINTS_OF_A_WAVE * longest * widest, most)
+        enough = min(_POINTS_OF_A_WAVE * longest * widest, _MOST_FOR_SHAPES)
         count = _SMALLEST_GRID
         while count < _LARGEST_GRID:
             if radii[best] ** count <= EPS and count >= enough:
