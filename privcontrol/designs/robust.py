@@ -32,7 +32,7 @@ from .state_factor import structured_factor
 #: Rounds of ellipsoids where the dimension is large and each round costs seconds.
 _FEW_ROUNDS = 4
 _LARGE = 24
-#: Directions of a ball that reach this far into the ellipsoid may later touch it.
+#: Speed: directions of a ball that reach this far into the ellipsoid may later touch it.
 _NEAR = 1 - 1e-2
 #: How much sharper the next ellipsoid is than it has to be.
 _SHARPER = 0.1

@@ -33,9 +33,9 @@ from ..numerics.thresholds import MOST_ROUNDS, NEGLIGIBLE, ROUNDED
 
 #: Updates of the weights of moves.
 _OF_MOVES = 500
-#: Signs that are added at once.
+#: Speed: signs that are added at once.
 _ADDED = 6
-#: Signs drawn from the weights of the ball, for each value of a change.
+#: Speed: signs drawn from the weights of the ball, for each value of a change.
 _DRAWN = 2
 #: Weight of a sign that is added.
 _NEW = 1e-3

@@ -1,11 +1,13 @@
-"""Numbers that decide within designs decide where their comments say."""
+"""Numbers of designs, secrets and regions decide where their comments say."""
 
 import math
+import warnings
 from types import SimpleNamespace
 
 import control as ct
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 import privcontrol as pc
 from privcontrol.designs import finished, fleet, long_design, realisation
@@ -13,6 +15,10 @@ from privcontrol.designs.endless_design import _enters_with
 from privcontrol.designs.promised import uncovered
 from privcontrol.designs.realisation import Realisation
 from privcontrol.designs.spectrum import FrequencyGrid
+from privcontrol.designs.state_factor import _Problem
+from privcontrol.designs.windowed import SpectrumProblem, WindowsOnCircle
+from privcontrol.regions import identified
+from privcontrol.secrets import modes
 from privcontrol.secrets.decaying import endless_secret
 from privcontrol.secrets.secrets import Secrets
 from privcontrol.systems.linear import LinearSystem, Plant
@@ -156,3 +162,154 @@ def test_noise_beside_a_floor_that_hides_three_quarters_grows_by_four_excesses()
     needed = math.sqrt((excess**2 - 0.75) / 0.25)
     assert needed <= sized.parts <= needed * (1 + 1e-6)
     assert len(seen) < 10
+
+
+# -- spectra and shapes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("longest, count", [(20, 8192), (500, 16384)])
+def test_a_grid_of_a_slow_plant_has_at_most_16384_points_for_shapes(longest, count):
+    """Points are 40 times as far apart as on average where 0.999 makes others dense."""
+    assert FrequencyGrid.fitting(np.array([0.999]), longest).count == count
+
+
+def test_weights_of_single_moves_are_updated_until_they_prove_the_spectrum():
+    """Six moves of three outputs take more than a hundred updates."""
+    rng = np.random.default_rng(2)
+    columns = np.empty((len(GRID.points), 3, 6), complex)
+    for row, move in np.ndindex(3, 6):
+        gain = rng.normal()
+        columns[:, row, move] = gain / (1 - rng.uniform(-0.9, 0.9) / GRID.points)
+    moves = SpectrumProblem(GRID, columns, WindowsOnCircle())
+    found = moves.solve(1e-4, np.eye(3)[None])
+    cost = GRID.mean(np.trace(found.spectrum, axis1=1, axis2=2))
+    assert found.lower_bound <= cost <= found.lower_bound * (1 + 0.02 * 1e-4)
+
+
+@pytest.mark.parametrize("largest, is_kept", [(700.0, True), (1500.0, False)])
+def test_a_basis_holds_no_move_a_thousand_times_as_large(largest, is_kept, monkeypatch):
+    coordinates = np.array([[1.0, 0.0, largest], [0.0, 1.0, 0.0]])
+    monkeypatch.setattr(_Problem, "_coordinates", lambda self, basis: coordinates)
+    moves = SimpleNamespace(vectors=np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))
+    plant = Plant.of(pc.plants.vehicle())
+    basis = _Problem(plant, moves, np.arange(2), 0.0).move_basis(5)
+    assert (basis is not None) == is_kept
+
+
+@pytest.mark.parametrize("duration, counts_all", [(128, True), (300, False)])
+def test_a_lasting_change_is_optimised_among_128_lengths(duration, counts_all):
+    changes = pc.DisturbanceAdjacency({"w": 1.0}, duration=duration, shape="level")
+    (moves,) = endless_secret(Secrets(changes), Plant.of(lag(0.5))).signals
+    assert 64 < len(moves.variants) <= 128
+    assert (len(moves.variants) == duration) == counts_all
+
+
+@pytest.mark.parametrize("duration, is_few", [(40, True), (41, False)])
+def test_forty_lengths_of_a_change_are_few(duration, is_few):
+    changes = pc.DisturbanceAdjacency({"w": 1.0}, duration=duration, shape="level")
+    assert Secrets(changes).of_few_shapes == is_few
+
+
+# -- modes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distance, count", [(5e-5, 1), (2e-4, 2)])
+def test_eigenvalues_within_a_ten_thousandth_are_one_mode(distance, count):
+    assert len(modes._subspaces(np.diag([0.5, 0.5 + distance]))) == count
+
+
+@pytest.mark.parametrize("size, count", [(700.0, 2), (1500.0, 1)])
+def test_modes_whose_projections_are_a_thousand_long_are_one(size, count):
+    """The projection onto a mode of a triangle is as long as its slope, nearly."""
+    A = np.array([[0.5, 0.1 * size], [0.0, 0.6]])
+    assert len(modes._subspaces(A)) == count
+
+
+@pytest.mark.parametrize("growth, is_told", [(25.0, False), (40.0, True)])
+def test_a_mode_that_grows_thirty_times_is_worth_a_warning(
+    growth, is_told, monkeypatch
+):
+    mode = SimpleNamespace(
+        kind="unstable", growth=growth, sizes=[1.0], explanation=lambda horizon: "mode"
+    )
+    monkeypatch.setattr(modes, "modes", lambda plant, part, horizons: (mode,))
+    plant = Plant.of(pc.plants.vehicle())
+    secret = pc.StateAdjacency({"position": 1.0})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        modes.warn_of_costly_modes(plant, secret, 10, ["unstable"])
+    assert bool(caught) == is_told
+
+
+def test_states_with_three_tenths_of_the_largest_share_name_a_mode():
+    values, vectors = [0.9, 0.2, 0.1], np.eye(3)
+    vectors[:, 0] = [1.0, 0.35, 0.25]
+    A = vectors @ np.diag(values) @ np.linalg.inv(vectors)
+    assert modes.largest_mode(A, ["a", "b", "c"]) == "0.9 (a, b)"
+
+
+# -- regions -----------------------------------------------------------------------------
+
+
+def test_a_wide_box_is_covered_by_noise_for_three_of_its_corners():
+    """Noise for one of them would not be enough beside this floor."""
+    A = np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.1], [0.05, 0.0, 0.7]])
+    plant = ct.ss(
+        A,
+        np.ones((3, 1)),
+        np.eye(3)[:2],
+        0,
+        1.0,
+        states=["a", "b", "c"],
+        inputs=["u"],
+        outputs=["y", "z"],
+    )
+    noise = pc.design_output_noise(
+        plant,
+        horizon=10,
+        budget=BUDGET,
+        adjacency=pc.StateAdjacency({"a": 1.0, "b": 0.3}, times=0),
+        models=pc.PlantBox(plant, A=np.full((3, 3), 0.02)),
+        floor=0.3,
+    )
+    assert noise.guarantee.satisfies(BUDGET)
+    assert noise.design.cost < 21
+
+
+@pytest.mark.parametrize("condition, is_told", [(3e6, True), (3e7, False)])
+def test_regressors_of_condition_ten_million_tell_no_parameters(condition, is_told):
+    nearly_parallel = np.array([[1.0, 1.0], [0.0, 2 / condition]])
+    assert identified._tells(nearly_parallel) == is_told
+
+
+@pytest.mark.parametrize("rows, is_clock", [(9, False), (10, True)])
+def test_ten_rows_that_grow_evenly_are_a_clock(rows, is_clock):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"k": np.arange(rows)})
+    if not is_clock:
+        identified._refuse_clock(table, ["k"])
+        return
+    with pytest.raises(ValueError, match="grows by the same step"):
+        identified._refuse_clock(table, ["k"])
+
+
+def test_the_energy_is_missed_by_a_hundredth_of_what_may_be_missed(monkeypatch):
+    """The other 99 are left to one parameter, whose interval is as wide as they say."""
+    rng = np.random.default_rng(0)
+    regressors = rng.normal(size=(60, 1))
+    targets = regressors[:, 0] + rng.normal(size=60)
+    missed = []
+
+    def bounded(regressors, targets, first, miss):
+        missed.append(miss)
+        return 50.0
+
+    monkeypatch.setattr(identified, "energy_bound", bounded)
+    _, (width,) = identified.sequential_intervals(regressors, targets, 0.2)
+    first = identified.first_samples(regressors)
+    size = np.linalg.norm(regressors)
+    weights = identified.predictable_weights(regressors / size, first)
+    slope = float(weights[:, 0] @ regressors[first:, 0])
+    reach = 50 * beta.isf(0.2 * 0.99, 0.5, (60 - first - 1) / 2)
+    assert missed == [pytest.approx(0.002)]
+    assert width == pytest.approx(math.sqrt(reach) / abs(slope), rel=1e-5)
