@@ -291,6 +291,116 @@ REFUSED = {
         lambda: nonlinear_region({"x": (-1.0, 1.0, 3.0), "u": (-1.0, 1.0)}),
         "region: expected .low, high, 'unit'. for 'x', got another third entry",
     ),
+    "sums in a design for a noise": (
+        lambda: loop(noise=noise(), integral=["y"], codesign=True, P0=1.0),
+        "codesign: loops with integral action keep their gains",
+    ),
+    "no prior in a design for a noise": (
+        lambda: loop(noise=noise(), codesign=True),
+        "codesign: over a horizon .* depends on the prior of x.0.; pass .* P0",
+    ),
+    "sums of a number": (
+        lambda: loop(integral=3),
+        "integral: expected names of outputs, or a mapping .*, got int",
+    ),
+    "sums of outputs without names": (
+        lambda: loop(integral=[3]),
+        "integral: expected names of outputs as text",
+    ),
+    "more sums than inputs": (
+        lambda: pc.private_lqg(wide(2), **WEIGHTS, integral=["y[0]", "y[1]"]),
+        "integral: expected at most as many outputs as the 1 inputs .*, got 2",
+    ),
+    "a price that is not symmetric": (
+        lambda: loop(Q=[[1.0, 2.0], [0.0, 1.0]]),
+        "Q: expected a symmetric matrix; pass .Q . Q.T. / 2",
+    ),
+    "delays of a transfer function": (
+        lambda: pc.with_delays(ct.tf([1], [1, -0.5], 1.0), {"u[0]": 1}),
+        "sys: expected a StateSpace, got TransferFunction; convert it with ct.ss",
+    ),
+    "delays without names": (
+        lambda: pc.with_delays(VEHICLE, [1]),
+        "delays: expected a mapping by name, such as {'u': 2}, got list",
+    ),
+    "a delay of a year": (
+        lambda: pc.with_delays(VEHICLE, {"y": 1e9}),
+        "delays: expected at most 10000 samples for y, got 1e.09",
+    ),
+    "a start from no prior": (
+        lambda: loop(noise=noise()).simulate(initial_state="design", rng=0),
+        "draws from the prior P0, which the loop was not given",
+    ),
+    "other inputs without names": (
+        lambda: loop(noise=noise()).simulate(exogenous=[1.0], rng=0),
+        "exogenous: expected a mapping of input names to signals, got list",
+    ),
+    "limits of three inputs": (
+        lambda: loop(noise=noise()).simulate(saturation=[1.0, 2.0, 3.0], rng=0),
+        "saturation: expected a number, shape .1,., or .1, 2.",
+    ),
+    "an error of no reading": (
+        lambda: loop(noise=noise(), P0=1.0).online().covariance,
+        "covariance: expected a sample first; call step",
+    ),
+    "two readings of one output": (
+        lambda: loop(noise=noise(), P0=1.0).online().step([1.0, 2.0]),
+        "yhat: expected shape .1,., got .2,.",
+    ),
+    "a reading that is no number": (
+        lambda: loop(noise=noise(), P0=1.0).online().step([np.nan]),
+        "yhat: expected finite numbers",
+    ),
+    "signals by number": (
+        lambda: loop(noise=noise()).simulate(rng=0).plot(3),
+        "signals: expected a name or a list of names, got int",
+    ),
+    "radii in a square": (
+        lambda: core.ManifoldAdjacency([[1.0, 2.0], [1.0, 2.0]]),
+        "radius: expected a number or one dimension, got shape .2, 2.",
+    ),
+    "a kernel of nothing": (
+        lambda: core.AffineManifold.from_kernel(np.zeros((3, 0))),
+        "N: expected at least one column, got an array of shape .3, 0.",
+    ),
+    "constraints that raise": (
+        lambda: core.design_gaussian(
+            core.LinearQuery([[1.0]]),
+            core.BallAdjacency(1.0),
+            BUDGET,
+            constraints=lambda X: 1 / 0,
+        ),
+        "constraints: the function raised ZeroDivisionError",
+    ),
+    "radial noise for a huge epsilon": (
+        lambda: core.ball_rate(1e5, 0.1, 2),
+        "epsilon: expected at most 10000, got 100000",
+    ),
+    "a region without names": (
+        lambda: nonlinear_region([1.0]),
+        "region: expected a mapping of states and inputs to .low, high., got list",
+    ),
+    "a region of one number": (
+        lambda: nonlinear_region({"x": 3.0, "u": (-1.0, 1.0)}),
+        "region: expected .low, high. for 'x'",
+    ),
+    "a region that is empty": (
+        lambda: nonlinear_region({"x": (1.0, -1.0), "u": (-1.0, 1.0)}),
+        "region: expected low <= high for 'x'",
+    ),
+    "radial noise for two agents that move": (
+        lambda: pc.consensus.PrivateConsensus(
+            agents().network,
+            [1.0, 1.0, 1.0],
+            pc.consensus.NodeAdjacency(1.0, moves="pair"),
+            family="ball",
+        ),
+        "family: 'ball' hides the value of one agent at a time, got moves='pair'",
+    ),
+    "an event of any shape that moves": (
+        lambda: pc.DisturbanceAdjacency(1.0, moved=2, duration=3, shape="any"),
+        "shape: an event of several samples moves as a whole",
+    ),
     "a name with a dot": (
         lambda: pc.create_noise_iosystem(noise(), name="noise.of"),
         "name: expected a name without dots, which join signals to it",
