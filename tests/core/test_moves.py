@@ -103,6 +103,14 @@ def test_errors_of_moves_in_data_space_count_in_their_responses():
     assert (exact < 1e-12).all()
 
 
+def test_of_many_moves_that_are_hidden_alike_64_are_named():
+    query = pc.LinearQuery(np.eye(70))
+    noise = pc.GaussianNoise(np.ones(70))
+    alike = pc.DirectionAdjacency(np.eye(70))
+    guarantee = pc.Mechanism(query, noise).guarantee(alike)
+    assert guarantee.loss.moves == (tuple(range(64)),)
+
+
 @pytest.mark.parametrize("seed", few(range(10), of=3))
 def test_the_one_norm_of_a_balls_image_is_bounded_closely(seed):
     """The largest 1-norm of B u is that of B^T s over signs s: all 4096 of them."""
