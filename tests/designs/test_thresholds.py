@@ -4,6 +4,7 @@ import math
 import warnings
 from types import SimpleNamespace
 
+import cases
 import control as ct
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from privcontrol.designs.realisation import Realisation
 from privcontrol.designs.spectrum import FrequencyGrid
 from privcontrol.designs.state_factor import _Problem
 from privcontrol.designs.windowed import SpectrumProblem, WindowsOnCircle
-from privcontrol.regions import identified
+from privcontrol.regions import halving, identified
 from privcontrol.secrets import modes
 from privcontrol.secrets.decaying import endless_secret
 from privcontrol.secrets.secrets import Secrets
@@ -313,3 +314,20 @@ def test_the_energy_is_missed_by_a_hundredth_of_what_may_be_missed(monkeypatch):
     reach = 50 * beta.isf(0.2 * 0.99, 0.5, (60 - first - 1) / 2)
     assert missed == [pytest.approx(0.002)]
     assert width == pytest.approx(math.sqrt(reach) / abs(slope), rel=1e-5)
+
+
+def test_four_entries_of_a_wide_box_are_turned_together(monkeypatch):
+    """With the norms of all 32 added up, the bound is a fifteenth larger."""
+    plant = cases.random_plant(2, states=4, outputs=2, radius=0.8)
+    noise = pc.design_output_noise(
+        plant,
+        horizon=10,
+        budget=cases.BUDGET,
+        adjacency=pc.StateAdjacency(1.0, times=range(2)),
+        floor=1.0,
+    )
+    turned = noise.guarantee_for(pc.PlantBox.around(plant, relative=0.01)).gdp
+    monkeypatch.setattr(halving, "_TURNED", 0)
+    wider = pc.PlantBox.around(plant, relative=0.01 * (1 + 1e-12))  # nothing is kept
+    added = noise.guarantee_for(wider).gdp
+    assert turned < 0.94 * added
