@@ -401,6 +401,60 @@ REFUSED = {
         lambda: pc.DisturbanceAdjacency(1.0, moved=2, duration=3, shape="any"),
         "shape: an event of several samples moves as a whole",
     ),
+    "a leak of one beside a gdp": (
+        lambda: pc.PrivacyBudget(gdp=1.0, leak=1.0),
+        "leak: expected a probability below 1 next to gdp",
+    ),
+    "epsilon and delta of a gdp": (
+        lambda: pc.PrivacyBudget(gdp=1.0).pair,
+        "budget: expected epsilon and delta, got .*gdp=1",
+    ),
+    "inputs that are driven by number": (
+        lambda: loop(controls={"u": 1.0}),
+        "controls: expected the names of the inputs .*, got dict",
+    ),
+    "inputs at half positions": (
+        lambda: loop(controls=[0.5]),
+        "controls: expected names of inputs or their positions, got a float",
+    ),
+    "a report at no path": (
+        lambda: loop(noise=noise()).report(3),
+        "path: expected a str or Path, got int",
+    ),
+    "a largest size of nothing": (
+        lambda: pc.design_output_noise(
+            VEHICLE,
+            horizon=5,
+            budget=BUDGET,
+            adjacency=pc.StateAdjacency(1.0),
+            max_std=0.0,
+        ),
+        "max_std: expected numbers > 0, or np.inf for no limit",
+    ),
+    "assumptions that are no text": (
+        lambda: pc.PlantPolytope([named(), named()], assumptions=[3]),
+        "assumptions: expected texts",
+    ),
+    "Laplace noise as structured noise": (
+        lambda: core.structured_equivalent(
+            core.Mechanism(core.LinearQuery([[1.0]]), core.LaplaceNoise([1.0])),
+            core.BallAdjacency(1.0),
+        ),
+        "mechanism: expected Gaussian noise, got LaplaceNoise",
+    ),
+    "a nonlinear plant without names": (
+        lambda: pc.jacobian_polytope(
+            ct.nlsys(None, lambda t, x, u, params: u, inputs=1, outputs=1, dt=1.0),
+            {"x": (0.0, 1.0)},
+        ),
+        "sys: expected the names of states and outputs",
+    ),
+    "bounds of some Jacobians": (
+        lambda: nonlinear_region(
+            {"x": (-1.0, 1.0), "u": (-1.0, 1.0)}, bounds={"A": ([[0.0]], [[1.0]])}
+        ),
+        "bounds: expected .low, high. for each of A, B, C and D",
+    ),
     "a name with a dot": (
         lambda: pc.create_noise_iosystem(noise(), name="noise.of"),
         "name: expected a name without dots, which join signals to it",
