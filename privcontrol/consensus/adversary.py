@@ -90,8 +90,8 @@ class Adversary:
     def loss(self, everybody: NodeAdjacency, adjacency: NodeAdjacency) -> PrivacyLoss:
         """Return the loss of the messages for some moves.
 
-        ``everybody`` are the moves of all nodes, of which the adjacency may have those of
-        one node only.
+        ``everybody`` are the moves of all nodes. The adjacency may have the moves of one node
+        only.
         """
         noise = self.noise
         if not noise.pairwise_std:
@@ -111,7 +111,7 @@ class Adversary:
     def assumptions(
         self, everybody: NodeAdjacency, adjacency: NodeAdjacency
     ) -> tuple[str, ...]:
-        """Return who the adversary is and what it sees, in words, for some moves."""
+        """Describe the adversary and its view of the messages in words, for some moves."""
         if not self.noise.pairwise_std:
             return (_MESSAGES_ONLY,)
         if self.members is not None:

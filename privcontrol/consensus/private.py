@@ -737,8 +737,8 @@ class PrivateConsensus(Frozen):
     def mean_error(self, initial_values: Values, steps: int) -> NDArray:
         """Return E[x(t) - mean(x(0))] of each value, exactly (DPAM Proposition 1 (ii)).
 
-        (I - L)^t (x(0) - mean(x(0))), which tends to zero. Noise has no mean, so that
-        of the messages is the same.
+        (I - L)^t (x(0) - mean(x(0))), which tends to zero. Noise has no mean, so
+        the messages have the same error.
 
         Parameters
         ----------

@@ -83,7 +83,7 @@ class OneDraw:
     ) -> NDArray:
         """Publish F x + factor eta and the padding of the noise, rounded once.
 
-        It is the last release of those that are ``stacked``, which count as published from
+        It is the last one of the releases that are ``stacked``. They count as published from
         here on, even where it fails.
         """
         self._released = stacked

@@ -40,14 +40,14 @@ class StationaryDesign(PricedByShape):
     shift : float
         Certified.
     cost, lower_bound : float
-        The mean cost of a sample, and that of any Gaussian noise of this shift: of any
-        stationary one where a state at the start is secret.
+        The mean cost of a sample, and a bound of this cost for all Gaussian noise of this
+        shift: for all stationary noise where a state at the start is secret.
     secret : LinearSystem or None
         From secret inputs in units of their radii to the outputs, None for many units.
     weights : Weighted or None
-        Those of hidden changes that prove the bound, where they are known.
+        Weights of hidden changes that prove the bound, where they are known.
     symmetry : str or None
-        What the design made use of, such as "1000 equal units".
+        The symmetry that the design used, such as "1000 equal units".
     """
 
     part: NoisePart

@@ -1,13 +1,13 @@
 """Search for the white floor beside which noise costs least.
 
-A large floor costs by itself. A small one leaves much of the budget to what the models and
-the sensor's grid add, so the structured part grows. The cost of the best design for a
+A large floor costs by itself. Beside a small one the models and the sensor's grid
+take much of the budget, so the structured part grows. The cost of the best design for a
 given floor is convex in the floor's variances, so a search along one factor of all floors
 finds the least one, and quadratic models of the cost do where each output has its own.
 The search compares rough designs; the best floor then gets a sharp one.
 
 For a region, noise is designed for the plants that represent it, and scaled together with
-its floor to what the region asks for. So a floor takes one design and one certified bound.
+its floor until it covers the region. So a floor takes one design and one certified bound.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class OutputNoise(SummedNoise, Saved):
         Over a horizon it equals `create_noise_iosystem`: entries that are drawn once,
         as all of structured noise, enter at sample 0 and are zero after it, and the
         state starts at zero. Without a horizon its inputs are the entries that are
-        fresh at every sample, and those that make the first state, which has its
+        fresh at every sample, and the entries of the first state, which has its
         stationary law, are none.
 
         Raises

@@ -30,8 +30,8 @@ class Price:
     Attributes
     ----------
     weight : array_like, Pricing or None
-        The prices of every sample's outputs, shape (p,) or (p, p); those of all samples of
-        a run, shape (T p, T p); or a loop, at its own cost. None prices all outputs at one.
+        The prices of every sample's outputs, shape (p,) or (p, p); the prices of all
+        samples of a run, shape (T p, T p); or a loop, at its own cost. None prices all outputs at one.
     outputs : int
         Number of outputs p.
     horizon : Run or Endless
@@ -70,7 +70,7 @@ class Price:
         Raises
         ------
         ValueError
-            If the prices are not those of one sample's outputs.
+            If the prices are not of one sample's outputs.
         """
         weight, outputs = self.weight, self.outputs
         if isinstance(weight, Pricing):

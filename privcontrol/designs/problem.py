@@ -1,4 +1,4 @@
-"""State what every design of output noise starts from, and what it yields.
+"""The problem that a design of output noise solves, and the proposal that it returns.
 
 A design takes a `DesignProblem` and returns a `Proposal`: parts of the noise, with their
 cost and a bound of it. `finished` has them certified and makes output noise of them.
@@ -66,7 +66,7 @@ class Rough:
 
 @dataclass(frozen=True)
 class DesignProblem:
-    """A request for a plant, with what designs ask about it again and again."""
+    """A request for a plant, which answers the questions that all designs ask."""
 
     plant: Plant
     request: Request
@@ -209,10 +209,10 @@ class DesignProblem:
 
 @dataclass(frozen=True)
 class Filter:
-    """State what is known of noise whose first part is a linear system.
+    """Hold the certificate of noise whose first part is a linear system.
 
-    ``secret``, ``weights`` and ``symmetry`` are those of the `StationaryDesign` that it
-    becomes once it is certified.
+    ``secret``, ``weights`` and ``symmetry`` go into the `StationaryDesign` once the noise
+    is certified.
     """
 
     secret: LinearSystem | None = None

@@ -112,10 +112,11 @@ def scaled_to_region(
     sized: Proposal,
     size: Callable[[DesignProblem], Proposal],
 ) -> Proposal:
-    """Noise that is larger, floor and all, by what it takes to meet the budget.
+    """Noise that is scaled, floor and all, until it meets the budget.
 
-    Its bound is that of noise with this floor for the plants that represent the region.
-    The noise is an exact multiple of what is certified first, so nothing is halved again.
+    Its bound holds for noise with this floor for the plants that represent the region.
+    The noise is an exact multiple of the noise that is certified first, so no box is
+    halved again.
     """
     request = problem.request
     allowed = request.allowed_shift
@@ -142,7 +143,7 @@ def scaled_to_region(
 
 
 def _shortened(part: NoisePart) -> NoisePart:
-    """Noise of a run whose numbers leave room for those of a factor."""
+    """Noise of a run whose numbers leave digits for the digits of a factor."""
     if isinstance(part, Correlated):
         return replace(part, root=shortened(part.root, 26))
     if isinstance(part, White):

@@ -21,7 +21,7 @@ NoiseT = TypeVar("NoiseT", bound=SummedNoise)
 def resized(noise: NoiseT, std: float) -> NoiseT:
     """Return noise whose largest standard deviation is ``std``, certified again.
 
-    Its budget is what it spends.
+    Its budget is the loss of all releases.
 
     Raises
     ------

@@ -126,7 +126,7 @@ def _near_shift(request: Request, parts: Sequence[NoisePart]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Task(ABC):
-    """State what is asked for, with the secret under each plant."""
+    """State a request for a plant that varies, with the secret under each vertex."""
 
     problem: DesignProblem
     secrets: tuple[SecretInputs, ...]
@@ -169,7 +169,7 @@ class _Task(ABC):
 
     @abstractmethod
     def proposal(self, parts: tuple[NoisePart, ...]) -> Proposal:
-        """Return noise with what is known of it."""
+        """Return noise with its cost and the bounds that are known."""
 
     @property
     def plant(self) -> Plant:
@@ -197,7 +197,7 @@ class _Task(ABC):
     def wider(self) -> list[Proposal]:
         """Noise that hides several levels as if they were of any shape.
 
-        What is optimal for levels makes up for their two ends together. Where the plant
+        Optimal noise for levels makes up for their two ends together. Where the plant
         varies between them it does not, so this noise is often the smaller one.
         """
         found = []
@@ -210,7 +210,7 @@ class _Task(ABC):
 
     @cached_property
     def _representing(self) -> list[SecretInputs]:
-        """The secret of the worst plants together, and that of the nominal one."""
+        """The secret of the worst plants together, and the secret of the nominal plant."""
         forgetful = all(spectral_radius(secret.system) < 1 for secret in self.secrets)
         energetic = self.secrets[0].energies is not None
         if energetic or not forgetful or self.request.family != "gaussian":
@@ -308,7 +308,7 @@ class _Task(ABC):
         return self.proposal(parts)
 
     def shift(self, parts: tuple[NoisePart, ...], largest: float = math.inf) -> float:
-        """The certified shift of noise, that of the sensor's grid included.
+        """The certified shift of noise, the sensor's grid included.
 
         One above ``largest`` is of no use, and may be given as inf.
         """
@@ -337,7 +337,7 @@ class _Task(ABC):
 
 
 class _OfRun(_Task):
-    """Noise of a run, which begins at rest and costs what all samples do."""
+    """Noise of a run, which begins at rest. Its cost is the sum over the samples."""
 
     is_stationary = False
 
@@ -366,7 +366,7 @@ class _OfRun(_Task):
 
 
 class _OfAnyLength(_Task):
-    """Noise without a horizon, which costs what a sample does."""
+    """Noise without a horizon. Its cost is the mean cost of a sample."""
 
     is_stationary = True
 

@@ -448,6 +448,7 @@ class SpectrumProblem:
             weights = weights._replace(singles=start)
         bound = 0.0
         least = np.inf
+        best: tuple[_Step, Weighted] | None = None
         updates = MOST_ROUNDS if self.windows.sizes else _OF_MOVES
         for update in range(updates):
             with search_round(update):
@@ -472,7 +473,7 @@ class SpectrumProblem:
                 _turned_weights(weights.balls, step.forms, worst),
             )
             weights = weights.scaled(weights.total)
-        if least == np.inf:
+        if best is None:
             raise UncertifiableError(
                 "weight, adjacency: their sizes leave double precision together; state them "
                 "in units in which they are nearer to one"

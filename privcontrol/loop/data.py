@@ -1,6 +1,6 @@
 """A private loop as data, and the signals that drive it in a run.
 
-What simulates, prices or shows a loop needs no more than this. The doors to all that
+Simulations, costs and figures of a loop need no more than this. The doors to all that
 stand on `PrivateLoop`. Inside, every signal is (time, signal, run), as
 `LoopDynamics.run` takes it. Runs are 1 where all trials share a signal.
 """
@@ -40,7 +40,7 @@ from .side import (
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LoopData(ByContent):
-    """The parts of a `PrivateLoop`, and what its engine asks of them.
+    """The parts of a `PrivateLoop`, with answers for its engine.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class LoopData(ByContent):
         The nonlinear plant that is simulated, with its operating point. ``side`` has
         the linear plant for which the noise was designed.
     design : LqgDesign or None
-        What the gains of `private_lqg` were designed for.
+        The request that the gains of `private_lqg` were designed for.
     """
 
     side: LinearSide
@@ -90,7 +90,7 @@ class LoopData(ByContent):
     def saved(self) -> dict[str, object]:
         """Return plant, controller, noise, weights and names, for a design file.
 
-        Of gains that vary only what they are designed for is written.
+        Of gains that vary only their design is written.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Private output-feedback loops of a plant, a gate and a controller in the cloud.
 
-What leaves the plant is yhat and u. Everything in the cloud is computed from them, so
+The plant publishes yhat and u. Everything in the cloud is computed from them, so
 the guarantee of the output noise is the guarantee of the loop, for any controller.
 """
 
@@ -489,7 +489,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             horizon.
         sure : bool, optional
             For structured noise within a bound: its share of the margin holds with
-            certainty, and the probability is that of everything else. A `ValueError`
+            certainty, and the probability is about everything else. A `ValueError`
             refuses other noise.
 
         Returns
@@ -583,7 +583,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         """Write one HTML page about the loop, for those who answer for the data.
 
         It holds the date, the library's version, the digest of the design file, the
-        guarantee with its assumptions, what it does not hide and what repetition does,
+        guarantee with its assumptions, its caveats and the effect of repetition,
         the noise, the eavesdropper's error (of a disturbance: how often it is detected),
         the cost by cause, the error of the states, and a line to sign. Of noise without
         a horizon cost and errors are those in steady state. It holds no signal of any

@@ -52,7 +52,7 @@ def knowledge_of(
 def _check_sizes(
     plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
 ) -> None:
-    """Refuse sizes so large that what the readings reveal is lost in rounding."""
+    """Refuse sizes so large that rounding hides the information of the readings."""
     p = plant.output_count
 
     def sizes(columns: NDArray) -> NDArray:
@@ -177,7 +177,7 @@ class LqgDesign(ByContent, Saved):
         sums: Mapping[int, float],
         horizon: int | None,
     ) -> LqgDesign:
-        """Return what `private_lqg` was asked for, checked.
+        """Return the request of `private_lqg`, checked.
 
         ``prior`` is the covariance and the mean of x(0), and ``sums`` has the weights of
         the outputs' sums with integral action.

@@ -72,7 +72,7 @@ def margins(
 def _margins(
     loop: LoopData, direction: NDArray, probability: float, samples: Run
 ) -> NDArray:
-    """Return margins (T,), each at least as good as that of single samples."""
+    """Return margins (T,) by samples or by epochs, whichever have the smaller sum."""
     known = knowledge(loop)
     if loop.never_ends and isinstance(known, Knowledge):
         covariances = known.settling(samples)

@@ -1,4 +1,6 @@
-"""What one noise leaves of changes in runs of any length, of several and of any shape.
+"""Shifts of several changes, and of changes of any shape, behind one noise.
+
+Runs are of any length.
 
 The same certified responses that give the shift of one change give that of several (see
 ``_apart``), and of a change of any shape within the radius r over at most k samples. With
@@ -40,7 +42,7 @@ from ._windows import WindowBounds, square_of_window
 
 @dataclass(frozen=True, eq=False)
 class ChangesLeft:
-    """What one noise leaves of the changes of one plant's signals."""
+    """The whitened responses to changes of one plant's signals, behind one noise."""
 
     noise: Inverted
 

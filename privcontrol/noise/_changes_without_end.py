@@ -1,6 +1,6 @@
 """Several changes in runs of any length, and changes of any shape.
 
-Noise without a horizon leaves of a change what V = M^-1 G makes of it. Each independent
+Noise without a horizon whitens a change to the response of V = M^-1 G. Each independent
 noise hides the changes of each plant that may be the true one.
 """
 
@@ -29,7 +29,7 @@ from .parts import NoisePart
 def changes_without_end(
     parts: Sequence[NoisePart], secret: Secrets, plants: Sequence[Plant]
 ) -> EndlessChanges | None:
-    """Return what noise without a horizon leaves, None where that is not told."""
+    """Return whitened changes behind noise without a horizon, None if no bound is known."""
     if any(part.of_units for part in parts):
         return None
     noises = []
@@ -50,7 +50,7 @@ def changes_without_end(
 
 @dataclass(frozen=True, eq=False)
 class EndlessChanges(ByContent, Correlations):
-    """Hold what is left of changes after noise without a horizon is inverted.
+    """Hold changes that are whitened by noise without a horizon.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class EndlessChanges(ByContent, Correlations):
 
     @cached_property
     def _left(self) -> tuple[tuple[ChangesLeft | ChangesBehind, ...], ...]:
-        """What each noise leaves of the changes, without noises of which no bound is known."""
+        """The changes behind each noise, without noises of which no bound is known."""
         every = []
         for noises in self.noises:
             found: list[ChangesLeft | ChangesBehind] = []
@@ -99,7 +99,7 @@ class EndlessChanges(ByContent, Correlations):
 
 
 def _by_lags(noise: Inverted) -> ChangesBehind | None:
-    """Return what a long autoregression leaves, which is known by its correlations.
+    """Return changes behind a long autoregression, from their correlations.
 
     None for other noise.
     """

@@ -1,7 +1,7 @@
 """The walls of blocks of innovations, and how far hidden changes come nearer to them.
 
-`InnovationBlocks` keeps noise in runs of any length within these walls. What a change adds to
-each block is followed for a time, and bounded together from then on.
+`InnovationBlocks` keeps noise in runs of any length within these walls. The share of
+a change in each block is followed for a time, and bounded together from then on.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _FOLLOWED = 40 * BLOCK
 
 @dataclass(frozen=True, eq=False)
 class BlockWalls:
-    """What a block of innovations is kept within, in standard deviations.
+    """The walls of a block of innovations, in standard deviations.
 
     Attributes
     ----------
     system : LinearSystem
         From innovations to outputs, then to their changes.
     stds, radii : ndarray, shape (2 BLOCK, views)
-        Deviations of what a block's own innovations make at each place of it, then at each
-        place of the next one, and the walls of both.
+        Deviations of the outputs due to a block's own innovations at each place of it, then
+        at each place of the next one, and the walls of both.
     state_root : ndarray, shape (n, n)
         Root of the covariance of the state that a block hands over.
     ball : float

@@ -1,4 +1,4 @@
-"""What is left of a secret when noise is inverted, over runs of any length, in balls.
+"""The whitened response to a secret, over runs of any length, in ball arithmetic.
 
 Noise gamma = M nu from white nu leaves V = M^-1 G of a secret that enters the outputs by G.
 Energies over all times come from the observability Gramian of V, summed in ball arithmetic
@@ -166,7 +166,7 @@ def sum_of_squares(matrix: BallMatrix) -> Ball:
 def in_enough_digits(
     left: Callable[[], LinearSystem], evaluate: Callable[[WhitenedResponse], T | None]
 ) -> T:
-    """Return what is evaluated of a whitened response, with as many bits as that takes.
+    """Evaluate a whitened response with as many bits as that takes.
 
     ``evaluate`` returns None if it takes more.
 

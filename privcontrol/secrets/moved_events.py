@@ -120,14 +120,14 @@ class MovedEvents:
 
     @property
     def differs(self) -> str:
-        """What of an event is hidden, in words."""
+        """The hidden property of an event: time, signal or both."""
         hidden = {"time": self.moved, "signal": self.which}
         return " or ".join(what for what, differs in hidden.items() if differs)
 
     def words(self, events: int, names: str, within: str, shares: bool) -> str:
         """Say what so many events of one run are, which move as wholes if they are several.
 
-        ``names`` are those of the signals, ``within`` is the size of an event, and
+        ``names`` are the signals' names, ``within`` is the size of an event, and
         ``shares`` says whether sizes on different signals are compared as shares of their
         radii.
         """
@@ -151,7 +151,7 @@ class MovedEvents:
         return f"when {names} happens: {what}{by}"
 
     def caveats(self, signals: int, ends: bool, shares: bool) -> list[str]:
-        """Return what is not hidden of an event on one of some signals.
+        """Return the properties of an event on one of some signals that are not hidden.
 
         ``ends`` says whether the run does, and ``shares`` is as for `words`.
         """

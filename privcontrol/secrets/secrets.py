@@ -1,4 +1,4 @@
-"""All that an adjacency hides of a plant, and what designs and certificates ask about it.
+"""All secrets of an adjacency, with answers to designs and certificates.
 
 A user passes one adjacency, or a joint one of several parts. `Secrets` is made of it where a
 question comes up, so no design, certificate or loop looks at the parts' classes itself.
@@ -126,7 +126,7 @@ class Secrets:
 
     @property
     def one_move(self) -> str:
-        """What moves at once, in words."""
+        """The moves of one event, in words."""
         return "one change of the secret" if self.events > 1 else "the secret"
 
     def signals(self, plant: Plant) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ class Secrets:
         Raises
         ------
         TypeError
-            If a part is about other data than those of a plant.
+            If a part is about other data than a plant's.
         ValueError
             If a part depends on a horizon, or is hidden by its energy together with others.
         """
