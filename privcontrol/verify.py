@@ -861,8 +861,7 @@ def promise_of_lengths(design):
         rows.append([(r, y, n) for (y, r, _), n in each])
         bounds |= {bound for (_, _, bound), _ in each}
     size = max(sum(Fraction(y) * n for _, y, n in row) for row in rows)
-    is_cut = design.family == "truncated"
-    if not bounds <= {design.bound} or is_cut != (design.bound < inf):
+    if not bounds <= {design.bound}:
         raise Broken("the promise is about noise of another law")
     if design.kinds == {"radial"}:
         if any((r, n) != (design.factor.width, 1) for row in rows for r, _, n in row):
@@ -1757,17 +1756,15 @@ def value(item):
         return array(
             item["shape"], [Fraction(float.fromhex(x)) for x in item["floats"]]
         )
-    if "kind" in item and item["kind"] not in FIELDS_OF:
-        raise NotCovered(f"something of the kind {item['kind']!r}")
-    known = FIELDS_OF[item["kind"]] if "kind" in item else item
-    for name in item.keys() - {"kind", *known}:
+    kind = item.get("kind")  # none of the guarantee, and of radii by name
+    if kind is not None and kind not in FIELDS_OF:
+        raise NotCovered(f"something of the kind {kind!r}")
+    for name in item.keys() - {"kind", *FIELDS_OF.get(kind, item)}:
         if item[name]:
-            raise NotCovered(NOT_COVERED.get(name, f"{name} of {item['kind']}"))
+            raise NotCovered(NOT_COVERED.get(name, f"{name} of {kind}"))
     found = {name: value(part) for name, part in item.items()}
-    if "kind" not in item and any(isinstance(part, list) for part in found.values()):
-        raise NotADesign(
-            "something has no kind"
-        )  # as only a guarantee and radii have none
+    if kind is None and any(isinstance(part, list) for part in found.values()):
+        raise NotADesign("something has no kind")
     return found
 
 
@@ -1843,6 +1840,7 @@ class Design:
         lengths = {len(plant.along) for plant in self.plants if plant.is_varying}
         budget = self.request["budget"]
         is_radial = bool(self.kinds & {"radial", "blocks"})
+        is_cut = self.family == "truncated"
         shown = {(plant.dt, *plant.outputs) for plant in self.plants}
         each = [x for x in (self.white, self.request["resolution"]) if x is not None]
         demands = {
@@ -1860,8 +1858,8 @@ class Design:
             "sizes": all(
                 len(x) == outputs and 0 < min(x) <= max(x) < inf for x in each
             ),
-            "bound": self.bound > 0,
-            "law": is_radial == (self.family in ("ball", "truncated")),
+            "bound": self.bound > 0 and (self.bound < inf) == is_cut,
+            "law": is_radial == (is_cut or self.family == "ball"),
             "budget": (budget["gdp"] is None) != (budget["epsilon"] is None),
         }
         for what, is_met in demands.items():
