@@ -21,7 +21,7 @@ from ..noise.process import SummedNoise
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import float_above
 from ..privacy.guarantee import ON_GRID, PrivacyGuarantee, Scope
-from ..privacy.horizon import horizon_of
+from ..privacy.horizon import Horizon, horizon_of
 from ..privacy.loss import (
     BLACK_BOX,
     GAUSSIAN,
@@ -87,7 +87,8 @@ def guarantee_of_models(
     world = World(tuple(plants), horizon, region, resolution, noise.kept)
     loss = certify(noise.parts, secret, world, noise.family)
     scope = _scope_of(noise, secret)
-    clauses: Sequence[str] = (model_clause(len(plants)),)
+    matrices = matrices_of(Secrets(secret), horizon)
+    clauses: Sequence[str] = (model_clause(len(plants), "", matrices),)
     fingerprints = tuple(sorted({plant.fingerprint for plant in plants}))
     if region is not None:
         clauses = region.clauses
@@ -98,7 +99,12 @@ def guarantee_of_models(
     return found if region is None else with_miss(found, region.miss)
 
 
-def model_clause(count: int, nominal: str = "", matrices: str = "A and C") -> str:
+def matrices_of(secret: Secrets, horizon: Horizon) -> str:
+    """Return which matrices of the plant a promise is about: B where a signal enters."""
+    return "A, B and C" if secret.is_dense or not horizon.ends else "A and C"
+
+
+def model_clause(count: int, nominal: str, matrices: str) -> str:
     """Return the assumption that the plant is one of several."""
     models = "one given model" if count == 1 else f"one of {count} models"
     return f"{matrices} those of {nominal}{models}"

@@ -29,7 +29,7 @@ from ..systems.linear import Plant, frequency_response, reached_states
 from ..systems.powers import told_directions
 from ..systems.transitions import reached_of_run
 from ..systems.varying import VaryingPlant, period_of
-from .guarantees import model_clause, with_miss
+from .guarantees import matrices_of, model_clause, with_miss
 from .request import Request
 
 NOT_FREE = "disturbances that enter during the run"
@@ -89,9 +89,7 @@ def _of_plant(request: Request, parts: Sequence[NoisePart]) -> tuple[str, ...]:
     """Return the assumptions on the plant."""
     if request.region is not None:
         return tuple(request.region.clauses)
-    matrices = "A and C"
-    if not request.horizon.ends or request.secret.is_dense:
-        matrices = "A, B and C"
+    matrices = matrices_of(request.secret, request.horizon)
     count = len(request.models)
     if not count:
         return (f"{matrices} exact",)

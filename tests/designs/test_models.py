@@ -236,3 +236,34 @@ def test_a_secret_that_no_output_sees_is_hidden_by_any_noise():
     seen = pc.DisturbanceAdjacency({"u[0]": 1.0})
     with pytest.raises(pc.NotRealizableError):
         noise.guarantee_for(plant, adjacency=seen)
+
+
+@pytest.mark.parametrize("horizon", [20, np.inf])
+def test_a_guarantee_for_a_signal_under_a_model_assumes_its_B(horizon):
+    """It named A and C alone: a B twice as large doubles what the noise lets through."""
+    plants = [
+        ct.ss(0.8, B, 1, 0, 1, inputs=["people"], outputs=["T"]) for B in (1.0, 2.0)
+    ]
+    noise = pc.design_output_noise(
+        plants[0],
+        horizon=horizon,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.DisturbanceAdjacency(1.0),
+        models="exact",
+    )
+    found = noise.guarantee_for(plants[1:])
+    assert found.gdp == pytest.approx(1.0, rel=1e-6)
+    assert "A, B and C those of one given model" in found.scope.assumptions
+    start = noise_for_start(plants[0])
+    about_start = start.guarantee_for(plants[1:]).scope.assumptions
+    assert "A and C those of one given model" in about_start
+
+
+def noise_for_start(plant):
+    return pc.design_output_noise(
+        plant,
+        horizon=20,
+        budget=pc.PrivacyBudget(gdp=0.5),
+        adjacency=pc.StateAdjacency(1.0, times=0),
+        models="exact",
+    )
