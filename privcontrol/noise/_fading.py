@@ -35,6 +35,7 @@ from ..secrets.secret import SecretInputs
 from ..systems.linear import LEAP, impulse_energies, observability_gramian
 from ._program import GivenUp, Program, is_proven, solved
 from ._vertices import (
+    FAINT,
     VaryingSecret,
     envelope,
     is_stable,
@@ -95,7 +96,7 @@ def _bounded(secret: VaryingSecret, largest: float) -> _Bounded:
         raise UncertifiableError(_UNSTABLE)
     # coordinates in which the mean plant has P = I, and its privacy shift
     gramian = observability_gramian(mean)
-    basis = orthonormal(gramian, 1 / root_diagonal(gramian))
+    basis = orthonormal(gramian, 1 / root_diagonal(gramian), FAINT)
     energies = impulse_energies(mean) * secret.radii**2
     size = float(np.sqrt(energies.max())) or 1.0
     scaled = secret.transformed(basis * size, size)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.balls import midpoints
-from ..numerics.thresholds import LEAST_PRICE, ROUGH
 from ..systems.linear import (
     LinearSystem,
     observability_gramian,
@@ -23,14 +22,18 @@ from ._vertices import VaryingSecret, is_stable, orthonormal, root_diagonal
 if TYPE_CHECKING:
     from cvxpy import Expression, Variable
 
+#: Bounds of Y for the gains of free inputs.
+_LARGEST = (1e5, 1e7, 1e4, 1e2)
+#: Size of faint directions in the coordinates in which these gains are found.
+_FAINT_OF_GAINS = 1e-2
+
 
 def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDArray]]:
     """Yield gains of the free inputs, for each vertex, that leave little of a secret.
 
     They are those of H-infinity control with the state and the secret known. With P the
     inverse of Y and W = K Y, K the gains of the state, the demands are linear in Y, W and
-    the gains L of the secret. Y has a bound, and the next one is for a solver that had
-    trouble with the first.
+    the gains L of the secret. Later ones are for a solver that had trouble with the first.
     ``start`` are gains that choose the coordinates.
     """
     closed = secret.closed(start)
@@ -40,7 +43,7 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
     radii = LinearSystem.gain(np.diag(closed.radii))
     weighted = mean.after(radii)
     sizes = root_diagonal(reachability_gramian(weighted))
-    basis = orthonormal(observability_gramian(mean), sizes)
+    basis = orthonormal(observability_gramian(mean), sizes, _FAINT_OF_GAINS)
     at_once = float(np.linalg.norm(weighted.D, 2))
     tiny = float(np.finfo(float).tiny)
     scaled = secret.transformed(basis, max(at_once, tiny))
@@ -56,8 +59,8 @@ def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDA
         constraints += _demands_on_gains(secret, vertex, (Y, W, L), square)
     if takes_minutes(each.shape[0] for each in constraints):
         return
-    for least in (LEAST_PRICE, ROUGH):
-        bound = Y << np.eye(secret.order) / least
+    for largest in _LARGEST:
+        bound = Y << largest * np.eye(secret.order)
         problem = cp.Problem(cp.Minimize(square), [*constraints, bound])
         if solve(problem, 1e-8):
             into = np.linalg.inv(basis @ Y.value)

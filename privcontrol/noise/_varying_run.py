@@ -23,7 +23,7 @@ from ..numerics.thresholds import NEGLIGIBLE
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, queue_of
 from ._program import is_proven
-from ._vertices import VaryingSecret, envelope, principal_axes
+from ._vertices import FAINT, VaryingSecret, envelope, principal_axes
 
 _TOO_LONG = "models: the {} within the horizon; shorten the horizon"
 
@@ -96,7 +96,7 @@ def _energies(
         states = A @ states
         if not np.isfinite(states).all():
             raise UncertifiableError(_TOO_LONG.format("free response exceeds 1e308"))
-    vectors, roots = principal_axes(reached)
+    vectors, roots = principal_axes(reached, FAINT)
     basis = vectors * roots
     scaled = left.transformed(basis, 1.0).vertices
     moved = ball_matrix(basis).inv() * columns

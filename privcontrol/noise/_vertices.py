@@ -11,9 +11,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from ..numerics.balls import Ball, ball_matrix, midpoints
-from ..numerics.thresholds import LEAST_PRICE
 from ..secrets.secret import SecretInputs
 from ..systems.linear import LinearSystem, transformed
+
+#: Size of directions of the state that the noise hardly lets through, in the coordinates.
+FAINT = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,21 +116,21 @@ def root_diagonal(form: NDArray) -> NDArray:
     return np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
 
 
-def orthonormal(form: NDArray, sizes: NDArray) -> NDArray:
+def orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
     """Return coordinates (n, n) in which a form is the identity, but faint directions.
 
     States of given sizes (n,) are alike. A form of another size has the same coordinates,
     up to their size.
     """
     scaled = form * np.outer(sizes, sizes)
-    vectors, roots = principal_axes(scaled)
+    vectors, roots = principal_axes(scaled, faint)
     return sizes[:, None] * (vectors / roots) @ vectors.T
 
 
-def principal_axes(form: NDArray) -> tuple[NDArray, NDArray]:
+def principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
     """Return a form's directions (n, n) and its roots (n,), faint ones made larger."""
     values, vectors = scipy.linalg.eigh(symmetric(form))
-    raised = np.maximum(values, LEAST_PRICE * values[-1])
+    raised = np.maximum(values, faint * values[-1])
     return vectors, np.sqrt(raised)
 
 
