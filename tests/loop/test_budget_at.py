@@ -9,6 +9,7 @@ import pytest
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.studies.candidates import with_budget
 
 WEIGHTS = {"Q": 20.0, "R": 1.0, "QN": 1e-2, "RN": 1e-2}
 DRAWN = {"disturbance": "design", "measurement_noise": "design"}
@@ -259,3 +260,14 @@ def test_no_curve_rises_when_loops_of_stricter_budgets_are_better(
         start = None if spoil is with_other_gains else "design"
         again = loop.cost(initial_state=start, **DRAWN)
         assert again.total == pytest.approx(second, rel=1e-9)
+
+
+def test_another_budget_keeps_the_cap_of_a_co_design():
+    """Its own budget gives the very noise back; a cap of ten was taken for every loop."""
+    noise = cases.vehicle_noise(horizon=10)
+    loop = pc.private_lqg(
+        pc.plants.vehicle(), **WEIGHTS, noise=noise, P0=1.0, codesign=True, cap=2.0
+    )
+    again = with_budget(loop.data, "codesign", noise.request.budget)
+    assert again.known_design.cap == 2.0
+    assert np.array_equal(again.private_noise.std, loop.noise.std)
