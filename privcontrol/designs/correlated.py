@@ -20,7 +20,7 @@ from ..noise.whitened import Whitening, dense_root, shift_sizes
 from ..numerics.errors import PrivacyError
 from ..numerics.linalg import round_up
 from ..numerics.progress import piece
-from ..numerics.thresholds import MANY_DIMENSIONS, ROUGH, ROUNDED
+from ..numerics.thresholds import FEW_ROUNDS, MANY_DIMENSIONS, ROUGH, ROUNDED
 from ..secrets.secret import NO_NOISE, Apart, Responses, Windows
 from .cheapest_covariance import Cheapest, cheapest_covariance
 from .fitted import fitted, root_of, scaled_to_fit
@@ -30,8 +30,10 @@ from .sums import sums_of_run
 
 #: Floors that are tried for changes that come apart, as shares of independent noise.
 _SHARES = (0.03, 0.1, 0.3)
-#: Share of the noise for sums in a mixture with that for single changes.
-_OF_SUMS = 0.3
+#: Speed: share of the largest square of a sum from which on sums are hidden least.
+_NEARLY = 0.95
+#: Speed: changes and sums of them above which no more sums are looked for.
+_MOST_HIDDEN = 800
 
 
 def correlated(problem: DesignProblem) -> Proposal:
@@ -126,26 +128,54 @@ def _come_apart(responses: Responses) -> bool:
 def _beside_sums(
     problem: DesignProblem, responses: Responses, sized: Proposal
 ) -> tuple[Proposal, float]:
-    """The noise, or a mixture with that for sums of changes if it costs less, and a bound.
+    """The cheapest noise found, at first ``sized``, and a bound, for sums of changes.
 
     Whatever hides several changes hides their sums, so the cheapest noise for some of these
-    is a bound, which is 0 where the noise is too narrow for double precision.
+    is a bound. It is mixed with the cheapest noise so far, of which the sums that the
+    mixture hides least join the others. The bound is 0 where the noise is too narrow for
+    double precision.
     """
     (changes,) = responses.apart
-    root, _ = dense_root(sized.parts, problem.horizon)
+    hidden = changes.columns
+    lower_bound = 0.0
+    tried = sized
+    for update in range(FEW_ROUNDS):
+        sums = _worst_sums(problem, changes, tried)
+        if sums is None:
+            break
+        hidden = np.hstack([hidden, sums])
+        single = replace(responses, points=hidden, apart=())
+        with piece(update, FEW_ROUNDS):
+            found = cheapest_covariance(problem, single, ROUGH)
+            lower_bound = max(lower_bound, found.lower_bound)
+            shape = _mixed(found.root, sized)
+            fitting = scaled_to_fit(problem, shape, responses)
+            tried = dense_noise(problem, fitting, responses)
+        sized = min(sized, tried, key=lambda each: each.cost)
+        is_near = sized.cost <= lower_bound * (1 + problem.request.gap)
+        if is_near or hidden.shape[1] > _MOST_HIDDEN:
+            break
+    return sized, lower_bound
+
+
+def _worst_sums(
+    problem: DesignProblem, changes: Apart, noise: Proposal
+) -> NDArray | None:
+    """The responses (m, S) to sums of changes that noise hides least, None if unknown."""
+    root, _ = dense_root(noise.parts, problem.horizon)
     if root is None:
-        return sized, 0.0
+        return None
     whitened, _ = Whitening(root)(changes.columns)
-    sums = changes.columns @ sums_of_run(whitened, changes)
-    single = replace(responses, points=np.hstack([changes.columns, sums]), apart=())
-    found = cheapest_covariance(problem, single, ROUGH)
-    mixed = [math.sqrt(_OF_SUMS) * found.root]
-    for part in sized.parts:
-        if isinstance(part, Correlated):
-            mixed.append(math.sqrt(1 - _OF_SUMS) * part.root)
-    shape = np.hstack(mixed)
-    tried = dense_noise(problem, scaled_to_fit(problem, shape, responses), responses)
-    return min(sized, tried, key=lambda each: each.cost), found.lower_bound
+    signs = sums_of_run(whitened, changes)
+    squares = np.sum((whitened @ signs) ** 2, axis=0)
+    is_hidden_least = squares >= _NEARLY * squares.max()
+    return np.asarray(changes.columns @ signs[:, is_hidden_least])
+
+
+def _mixed(root: NDArray, noise: Proposal) -> NDArray:
+    """The root of the mean of two covariances, apart from a floor."""
+    roots = [root, *(part.root for part in noise.parts if isinstance(part, Correlated))]
+    return np.hstack(roots) / math.sqrt(2)
 
 
 def _with_larger_floors(

@@ -13,6 +13,7 @@ from mpmath import mpf, sqrt, workdps
 from repeats import few
 
 import privcontrol as pc
+from privcontrol.designs.robust import covering_ellipsoid
 from privcontrol.designs.sums import sums_of_run
 from privcontrol.noise import _apart
 from privcontrol.noise._apart import bounds_apart, largest_apart
@@ -20,7 +21,6 @@ from privcontrol.noise._whitened_response import WhitenedResponse
 from privcontrol.noise._windows import largest_of_windows
 from privcontrol.noise.whitened import shift_sizes
 from privcontrol.numerics.balls import CERTIFICATE_BITS, Ball, ball_matrix, working_bits
-from privcontrol.numerics.ellipsoid import enclosing_ellipsoid
 from privcontrol.privacy.repetition import ONCE, Spacing
 from privcontrol.secrets.secret import Apart, SignalMoves, Windows
 from privcontrol.systems.linear import LinearSystem, Plant
@@ -635,11 +635,13 @@ def test_a_bound_of_several_changes_is_below_the_noise_for_all_their_sums(
     (changes,) = responses.apart
     moved = changes.columns[responses.moved]
     sums = sums_over_run(replace(changes, columns=moved), changes.spacing)
-    white = np.diag(np.full(len(moved), floor.get("floor", 0.0)))
-    covered = np.hstack([sums, white]) if floor else sums
-    optimum = enclosing_ellipsoid(covered).lower_bound
-    assert 0.7 * optimum < noise.design.lower_bound <= optimum * (1 + 1e-6)
+    unit = np.eye(len(moved))
+    balls = [floor["floor"] * unit] if floor else []
+    optimum = covering_ellipsoid(sums, balls, unit).lower_bound
+    optimum += floor.get("floor", 0.0) ** 2 * (10 - len(moved))
+    assert 0.99 * optimum < noise.design.lower_bound <= optimum * (1 + 1e-6)
     assert optimum <= noise.design.cost * (1 + 1e-6)
+    assert noise.design.cost <= 1.1 * optimum
 
 
 def test_sums_over_a_run_keep_their_distance():
