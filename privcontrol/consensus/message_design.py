@@ -29,7 +29,6 @@ from ..privacy.loss import MOST_TRUNCATED, checked_delta
 from ..privacy.radial import ball_rate
 from ..privacy.radial_design import truncation_of
 from .message_noise import (
-    MOST_SHARED,
     MOVES,
     READOUTS,
     AgentNoise,
@@ -358,11 +357,7 @@ def _shared_noise(
         exposed = over_allowed(own.exposure_to_any(coalition, among))
     own = replace(own, pairwise_std=noise.pairwise_std)
     found.append(_least_share(own, everyone, coalition, over_allowed, is_auto))
-    fit = [
-        each
-        for each in found[1:]
-        if each.pairwise_std <= MOST_SHARED * each.scales.min()
-    ]
+    fit = [each for each in found[1:] if each.is_resolved]
     return min([equal, *fit], key=lambda each: float(each.own_variance.sum()))
 
 

@@ -458,6 +458,11 @@ class AgentNoise:
         return cls(law, scales, shared, network)
 
     @property
+    def is_resolved(self) -> bool:
+        """Whether doubles keep each agent's own draw next to the noise that it shares."""
+        return bool(self.pairwise_std <= MOST_SHARED * self.scales.min())
+
+    @property
     def own_variance(self) -> NDArray:
         """Variance (n,) of each agent's own noise."""
         return self.family.unit_variance * self.scales**2
