@@ -57,6 +57,11 @@ _NOT_EXACT = (
     "precision, so noise that enters the plant with the signal would leave a direction "
     "bare; publish as many outputs as there are secret signals"
 )
+#: The same of a plant whose pole at one is taken away for it.
+_TAKEN_AWAY = _NOT_EXACT.replace(
+    "C (A - I) is rounded in double precision",
+    "the pole at one of a tank or a meter is taken away in rounded numbers",
+)
 #: The same of differences of two signals, and of states at a later time.
 _ROUNDED = (
     "adjacency: the outputs outnumber the secret's moves, which are rounded in double "
@@ -143,7 +148,7 @@ def stationary_design(
     problem = ShapingProblem(secret, weight, order, gap)
     if _enters_with(secret):
         if secret.origin is not None:
-            raise PrivacyError(_NOT_EXACT)
+            raise PrivacyError(_TAKEN_AWAY if secret.without_one else _NOT_EXACT)
         entries = np.count_nonzero(
             np.vstack([secret.system.B, secret.system.D]), axis=0
         )

@@ -188,6 +188,14 @@ def test_time_and_signal_of_an_event_in_a_tank_are_refused_together(gain):
     assert "simple pole" not in str(caught.value)
 
 
+def test_a_tank_with_two_sensors_is_refused_for_its_pole():
+    """It said that C (A - I) is rounded, whose entries are a half and a quarter here."""
+    A = [[1, 0], [0.25, 0.5]]
+    tank = ct.ss(A, [[1], [0]], np.eye(2), 0, 1.0, inputs=["inflow"])
+    with pytest.raises(pc.PrivacyError, match="pole at one .* as many outputs as"):
+        lasting(tank, pc.DisturbanceAdjacency(1.0, moved=3))
+
+
 def test_tanks_that_exchange_exactly_are_reduced_by_rationals():
     A = [[0.75, 0.25], [0.25, 0.75]]  # both columns add up to one, in doubles too
     plant = ct.ss(
