@@ -31,8 +31,9 @@ from ..numerics.errors import UncertifiableError
 from ..numerics.progress import piece, search_round
 from ..numerics.thresholds import MOST_ROUNDS, NEGLIGIBLE, ROUNDED
 
-#: Updates of the weights of moves.
+#: Updates of the weights of moves, and of some signs.
 _OF_MOVES = 500
+_OF_SIGNS = 40
 #: Speed: signs that are added at once.
 _ADDED = 6
 #: Speed: signs drawn from the weights of the ball, for each value of a change.
@@ -487,7 +488,7 @@ class SpectrumProblem:
         bound = 0.0
         least = np.inf
         together = np.zeros(1)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
             together = together + step.roots
             if step.cost >= bound:
