@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 
 import cases
 import control as ct
@@ -781,3 +782,12 @@ def test_a_long_run_beside_a_floor_is_loaded_without_a_dense_factor(tmp_path):
     assert std.shape == (100_000,)
     assert std.min() >= 0.1
     assert loaded.guarantee == noise.guarantee
+
+
+def test_a_file_of_a_plant_that_varies_keeps_the_claim_that_it_was_saved_with():
+    """Of noise that enters with the secret: a search finds what a solver then proves.
+
+    A claim has to hold to a billionth, or the file counts as altered.
+    """
+    noise = pc.load(Path(__file__).parent / "data" / "varying_plant.json")
+    assert noise.guarantee.gdp == pytest.approx(0.532516648, rel=1e-5)
