@@ -16,7 +16,7 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ..numerics.errors import UncertifiableError
-from ..numerics.thresholds import FINE, ON_CIRCLE, ROUNDED, SHORT_RUN
+from ..numerics.thresholds import FINE, ON_CIRCLE, ROUNDED
 from ..systems.linear import LinearSystem, spectral_radius
 from .spectrum import FrequencyGrid, adjoint, scaled_columns
 
@@ -26,6 +26,8 @@ _MOST_STATES = 48
 _RESOLVED = 1e-5
 #: White noise added to a spectrum that almost vanishes somewhere, as a part of the gap.
 FLOOR = 0.1
+#: Largest size of a Hankel matrix; what comes later is cut off.
+_LARGEST_HANKEL = 1200
 #: Speed: size of a Hankel matrix up to which all of its singular values are computed.
 _DENSE = 500
 
@@ -192,7 +194,7 @@ def balanced_realisation(
     past and future (Desai and Pal 1984; Green 1988). There are at most ``most`` states.
     """
     longest = max(_length(coefficients, negligible), _length(phase, negligible))
-    length = min(longest, SHORT_RUN // phase.shape[1])
+    length = min(longest, _LARGEST_HANKEL // phase.shape[1])
     padded = np.zeros((2 * length, *phase.shape[1:]))
     padded[: length - 1] = phase[1:length]
     steps = np.arange(length)
