@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..noise.process import SummedNoise
 from ..numerics.errors import PrivacyError, warn_user
 from ..privacy.loss import PrivacyLoss, by_kind
+from ..privacy.sentences import about
 from ..secrets.effects import LOOKED_AT, effects_of, first_effects, growth_of
 from ..secrets.modes import Mode, growing_mode, modes
 from ..systems.linear import Plant, spectral_radius
@@ -66,7 +67,7 @@ def check_size(
             way_out = f"The floor alone is {floor:.4g} there: lower floor="
     text = (
         f"the noise at {plant.outputs[worst]} has a standard deviation of "
-        f"{noise.std[worst]:.4g}, {ratios[worst]:.2g} times the most that {secret.one_move} does "
+        f"{noise.std[worst]:.4g}, {about(ratios[worst])} times the most that {secret.one_move} does "
         f"to it{growth} within {min(noise.horizon, LOOKED_AT)} samples "
         f"({effects[worst]:.4g}). {way_out}"
     )
@@ -113,7 +114,7 @@ def check_models(
             raise PrivacyError(
                 f"models: under one of them the secret changes {plant.outputs[worst]} by "
                 f"{effects[worst]:.3g} within {horizon} samples. To hide it some output "
-                f"needs noise of {ratios[worst] / largest:.2g} times the largest useful "
+                f"needs noise of {about(ratios[worst] / largest)} times the largest useful "
                 f"standard deviation or more ({limits[worst]:.3g} at this output). "
                 f"{way}, for identified plants by more samples, larger inputs or known "
                 "entries, or shorten the horizon. max_std=np.inf designs this noise all "

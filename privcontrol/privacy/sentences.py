@@ -44,6 +44,17 @@ def percent(share: float) -> str:
     return f"{min(in_percent(share, parts), 100.0):g}"
 
 
+def about(value: float, digits: int = 2) -> str:
+    """Return a number in a few digits, without an exponent below a million.
+
+    Examples
+    --------
+    >>> about(112.3), about(0.0453), about(1234.0, 3)
+    ('110', '0.045', '1230')
+    """
+    return f"{float(f'{value:.{digits}g}'):.6g}"
+
+
 def in_percent(share: float, parts: int = 10) -> float:
     """Return a share in percent, rounded up to so many parts of one."""
     return math.ceil(100 * parts * share * (1 - ROUNDED)) / parts

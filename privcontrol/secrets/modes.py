@@ -19,6 +19,7 @@ from ..core.adjacency import Adjacency
 from ..numerics.errors import warn_user
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import BLOCK, UNSEEN
+from ..privacy.sentences import about
 from ..systems.linear import Plant
 from .secrets import Secrets
 
@@ -63,7 +64,7 @@ class Mode:
         """Why this mode is expensive, and the ways out."""
         factor = "more than 1e308 times"
         if np.isfinite(self.growth):
-            factor = f"{self.growth:.2g} times"
+            factor = f"{about(self.growth)} times"
         longer = f"{factor} its size over a short horizon"
         if self.kind == "unstable":
             return (

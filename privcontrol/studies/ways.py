@@ -29,7 +29,7 @@ from ..numerics.errors import PrivacyError, UncertifiableError
 from ..numerics.thresholds import PATIENCE, ROUNDED
 from ..privacy.budget import PrivacyBudget
 from ..privacy.horizon import NO_HORIZON, Horizon, Run, horizon_of
-from ..privacy.sentences import in_percent, percent
+from ..privacy.sentences import about, in_percent, percent
 from ..response import pandas
 from ..secrets.disturbance import DisturbanceAdjacency
 from ..secrets.effects import effects_of, growth_of
@@ -230,9 +230,9 @@ class Options(Sequence[Option]):
                 (
                     row["way"] if first else "",
                     row["output"],
-                    f"{row['noise']:.3g}",
-                    f"{row['secret']:.3g}",
-                    "" if signal is None else f"{signal:.3g}",
+                    about(row["noise"], 3),
+                    about(row["secret"], 3),
+                    "" if signal is None else about(signal, 3),
                     _percent(row["price"]) if first else "",
                     f"{percent(row['detection'])} %" if first else "",
                     row["verdict"] if first else "",
@@ -669,11 +669,11 @@ def _verdict(
     if not seen.any():
         return "the secret does not show in any output: no noise is needed"
     times = float(np.max(std[seen] / secret[seen]))
-    said = f"the noise is {times:.2g} times {measured}"
+    said = f"the noise is {about(times)} times {measured}"
     if signal is None or not (signal > 0).all():
         return said
     share = float(np.max(std / signal))
-    said += f" and {share:.2g} times your signal"
+    said += f" and {about(share)} times your signal"
     loss = share
     if price is not None:
         said += f"; the {costing} costs {_percent(price)} more"
