@@ -37,12 +37,19 @@ def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArra
         out = np.empty((*stacked, height, columns))
     if height * inner * columns <= ONE_THREAD:
         return np.matmul(left, right, out=out)
-    most = max(1, ONE_THREAD // max(1, inner * columns))
-    step = -(-height // -(-height // most))  # parts of about the same size
-    for start in range(0, height, step):
-        rows = slice(start, start + step)
-        np.matmul(left[..., rows, :], right, out=out[..., rows, :])
+    across = _part(columns, ONE_THREAD // max(1, inner))
+    down = _part(height, ONE_THREAD // max(1, inner * across))
+    for first in range(0, columns, across):
+        own = slice(first, first + across)
+        for start in range(0, height, down):
+            rows = slice(start, start + down)
+            np.matmul(left[..., rows, :], right[..., own], out=out[..., rows, own])
     return out
+
+
+def _part(count: int, most: int) -> int:
+    """Return the length of parts of about the same size, of at most so many."""
+    return -(-count // -(-count // max(1, most)))
 
 
 class _OneThread(ContextDecorator):
