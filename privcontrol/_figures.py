@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import control as ct
 import matplotlib.pyplot as plt
@@ -26,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from .numerics.checks import real_array
 
 #: Axes to draw on, one for each panel, or None for new ones.
-AxesLike = Axes | NDArray | Sequence[Axes] | None
+AxesLike = Axes | NDArray[np.float64] | Sequence[Axes] | None
 
 #: Okabe and Ito, for colour-blind readers: what is true, published and estimated, in
 #: every figure of the project.
@@ -49,9 +50,9 @@ class Panel:
     """
 
     label: str
-    traces: NDArray
-    reference: NDArray | None = None
-    band: NDArray | None = None
+    traces: NDArray[np.float64]
+    reference: NDArray[np.float64] | None = None
+    band: NDArray[np.float64] | None = None
     color: str | None = None
 
 
@@ -105,7 +106,9 @@ def own_axes(ax: object) -> Axes:
     return ax
 
 
-def panel_axes(ax: AxesLike, rows: int, columns: int, title: str | None) -> NDArray:
+def panel_axes(
+    ax: AxesLike, rows: int, columns: int, title: str | None
+) -> NDArray[Any]:
     """Axes (rows, columns) that share their time axis: the given ones, or new ones.
 
     New ones are in the current figure if it is empty, and the title stands above them.
@@ -151,7 +154,7 @@ def enough_trials(trials: int, quantiles: tuple[float, float]) -> bool:
 
 
 def draw_panels(
-    time: NDArray,
+    time: NDArray[np.float64],
     columns: Mapping[str, Sequence[Panel]],
     style: Style,
     ax: AxesLike = None,
@@ -199,7 +202,9 @@ def _folded(
     return [(heading, panels[::2]), ("", panels[1::2])]
 
 
-def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list[Line2D]:
+def _draw_panel(
+    ax: Axes, time: NDArray[np.float64], panel: Panel, style: Style
+) -> list[Line2D]:
     """The lines of one panel, from back to front."""
     drawn = sum(line.get_gid() == "trials" for line in ax.lines)
     cycle = (*([] if panel.color is None else [panel.color]), *COLORS)
@@ -237,7 +242,7 @@ def _draw_panel(ax: Axes, time: NDArray, panel: Panel, style: Style) -> list[Lin
     return lines
 
 
-def _draw_legend(figure: Figure, axes: NDArray, own: bool) -> Legend:
+def _draw_legend(figure: Figure, axes: NDArray[Any], own: bool) -> Legend:
     """One legend for all panels, below a figure with room or in the first given axes."""
     named: dict[str, list[Artist]] = {}
     for ax in axes.flat:

@@ -110,7 +110,7 @@ def ten_agent_graph() -> networkx.Graph:
     return graph
 
 
-def ten_agent_values() -> NDArray:
+def ten_agent_values() -> NDArray[np.float64]:
     """Return the initial values x(0) (10,) of DPAM section 6.3; their average is 15.
 
     Returns

@@ -97,7 +97,7 @@ class TrialSignals(np.ndarray):
         return np.asarray(self)[tuple(places)]
 
     def __array_wrap__(
-        self, array: NDArray, context: object = None, return_scalar: bool = False
+        self, array: NDArray[Any], context: object = None, return_scalar: bool = False
     ) -> Any:
         return array[()] if return_scalar else np.asarray(array)
 
@@ -220,18 +220,18 @@ class PrivateResponse(ct.TimeResponseData):
         guarantee: PrivacyGuarantee | None = None,
         sysname: str | None = None,
         time_label: str = "Time [s]",
-        output_references: Mapping[int, NDArray] | None = None,
+        output_references: Mapping[int, NDArray[np.float64]] | None = None,
     ) -> None:
         self.t = real_array(time, "time", ndim=1)
         self.y = trial_array(outputs, "outputs", (self.t.size,))
         self.noutputs, self.ntraces = self.y.shape[:2]
-        self.x: NDArray | None = None
+        self.x: NDArray[np.float64] | None = None
         self.nstates = 0
         if states is not None:
             self.x = trial_array(states, "states", self.y.shape[1:])
             self.nstates = len(self.x)
         self._blocks = input_blocks(inputs, self.ntraces, self.t.size)
-        self._u: NDArray | None = None
+        self._u: NDArray[np.float64] | None = None
         self.ninputs = sum(map(len, self._blocks))
         self.state_labels = distinct_labels(
             state_labels, "state_labels", "x", self.nstates
@@ -247,11 +247,11 @@ class PrivateResponse(ct.TimeResponseData):
         for alias in set(self.aliases).intersection(taken):
             del self.aliases[alias]
         self.plant_states = self._plant_states(plant_states, reference)
-        self.reference: NDArray | None = None
+        self.reference: NDArray[np.float64] | None = None
         if reference is not None:
             self.reference = reference_rows(reference, self.plant_states, self.t.size)
         self.output_references = dict(output_references or {})
-        self.left_region: NDArray | None = None
+        self.left_region: NDArray[np.float64] | None = None
         self.guarantee = guarantee
         if isinstance(guarantee, PrivacyGuarantee):
             self.guarantee = released(guarantee, SIMULATED)
@@ -287,7 +287,7 @@ class PrivateResponse(ct.TimeResponseData):
         return [f"trial[{k}]" for k in range(self.ntraces)]
 
     @property
-    def u(self) -> NDArray:
+    def u(self) -> NDArray[np.float64]:
         """Inputs (m, trials, T), built from their blocks when first read and not pickled."""
         if self._u is None:
             whole = np.zeros((self.ninputs, self.ntraces, self.t.size))
@@ -319,7 +319,7 @@ class PrivateResponse(ct.TimeResponseData):
     def _legacy_states(self) -> TrialSignals:
         return self.states
 
-    def _kept_states(self) -> NDArray:
+    def _kept_states(self) -> NDArray[np.float64]:
         if self.x is None:
             raise ValueError(
                 "states: this response holds none; simulate with keep_states=True, or read "
@@ -327,7 +327,7 @@ class PrivateResponse(ct.TimeResponseData):
             )
         return self.x
 
-    def _named(self, array: NDArray, group: str) -> TrialSignals:
+    def _named(self, array: NDArray[np.float64], group: str) -> TrialSignals:
         """The array with names, squeezed and transposed as ``response(...)`` asked."""
         axes = [self._names.get(group), positions(self.trace_labels), None]
         if self.squeeze:
@@ -445,14 +445,16 @@ class PrivateResponse(ct.TimeResponseData):
             shown.append(f"{group}.{label}" if count[label] > 1 else label)
         return shown
 
-    def _traces(self, place: Place) -> NDArray:
+    def _traces(self, place: Place) -> NDArray[np.float64]:
         group, index = place
         if group == "states":
             return self._kept_states()[index]
         return (self.y if group == "outputs" else self.u)[index]
 
     def _over_trials(
-        self, signals: Signals, statistic: Callable[[NDArray], NDArray]
+        self,
+        signals: Signals,
+        statistic: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     ) -> TrialSignals:
         """The statistic of every signal's (trials, T), stacked before the time axis."""
         places = self._find(signals)
@@ -781,7 +783,7 @@ class PrivateResponse(ct.TimeResponseData):
             panels.append(Panel(label, self._traces(place), goal, color=color))
         return panels
 
-    def _reference_of(self, group: str, index: int) -> NDArray | None:
+    def _reference_of(self, group: str, index: int) -> NDArray[np.float64] | None:
         """The reference (T,) that a signal follows."""
         if group == "outputs":
             return self.output_references.get(index)
@@ -794,7 +796,9 @@ class PrivateResponse(ct.TimeResponseData):
 # -- checks ----------------------------------------------------------------------------
 
 
-def trial_array(array: ArrayLike, name: str, shape: tuple[int, ...]) -> NDArray:
+def trial_array(
+    array: ArrayLike, name: str, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
     """A read-only view of a (signals, trials, T) array, whose last lengths may be known."""
     view = np.asarray(array).view()
     if view.dtype.kind not in "iuf":
@@ -811,7 +815,7 @@ def trial_array(array: ArrayLike, name: str, shape: tuple[int, ...]) -> NDArray:
 
 def input_blocks(
     inputs: ArrayLike | tuple[ArrayLike, ...] | None, trials: int, samples: int
-) -> list[NDArray]:
+) -> list[NDArray[np.float64]]:
     """Blocks (signals, trials or 1, T or fewer) of inputs, from one array or several."""
     if inputs is None:
         return []
@@ -842,7 +846,7 @@ def distinct_labels(
     return labels
 
 
-def reference_rows(values: ArrayLike, count: int, samples: int) -> NDArray:
+def reference_rows(values: ArrayLike, count: int, samples: int) -> NDArray[np.float64]:
     """A reference, a number, (count,) or (count, T), as a read-only (count, T) array."""
     array = real_array(values, "reference")
     if array.ndim == 1:
@@ -878,7 +882,7 @@ def run_trials(
     executor: Executor | None = None,
     progress: bool = False,
     block: int = 256,
-    data: Mapping[str, NDArray] | None = None,
+    data: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> dict[str, Any]:
     """Run trials of a task in blocks, with the same numbers on every executor.
 
@@ -942,7 +946,7 @@ def run_trials(
     return placed | found
 
 
-def _places(task: Callable[..., Any], trials: int) -> dict[str, NDArray]:
+def _places(task: Callable[..., Any], trials: int) -> dict[str, NDArray[np.float64]]:
     """Return arrays for what a task writes into its place, by name."""
     places = {}
     for name, shape in getattr(task, "shapes", {}).items():
@@ -956,7 +960,7 @@ def _places(task: Callable[..., Any], trials: int) -> dict[str, NDArray]:
 
 def _collect(
     found: dict[str, Any],
-    arrays: Mapping[str, NDArray | None],
+    arrays: Mapping[str, NDArray[Any] | None],
     within: slice,
     trials: int,
 ) -> None:
@@ -979,7 +983,7 @@ def _run_block(
     keep: int,
     index: int,
     data: Mapping[Any, Any],
-) -> dict[str, NDArray | None]:
+) -> dict[str, NDArray[Any] | None]:
     """Run the task with child ``index`` of ``SeedSequence(entropy)``."""
     child = np.random.SeedSequence(entropy, spawn_key=(index,))
     return task(np.random.default_rng(child), block, keep, **data)

@@ -167,7 +167,7 @@ class Agent:
                     f"value: expected {expected} numbers, which its noise is made for, got "
                     f"{len(self._value)}"
                 )
-        self._published: list[NDArray] = []
+        self._published: list[NDArray[np.float64]] = []
         self._repaired: set[str] = set()
         self._heard: set[str] = set()
         self._process = this_process()
@@ -205,15 +205,15 @@ class Agent:
         return max(0, len(self._published) - 1)
 
     @property
-    def published(self) -> tuple[float | NDArray, ...]:
+    def published(self) -> tuple[float | NDArray[np.float64], ...]:
         """All messages so far in order, the first one drawn by `message` or `update`."""
         return tuple(self._sent(message) for message in self._published)
 
-    def _sent(self, message: NDArray) -> float | NDArray:
+    def _sent(self, message: NDArray[np.float64]) -> float | NDArray[np.float64]:
         """Return a message as others see it."""
         return message.copy() if self._shape else float(message[0])
 
-    def message(self) -> float | NDArray:
+    def message(self) -> float | NDArray[np.float64]:
         """Return the agent's present message, the same however often it is asked.
 
         The first call draws the agent's noise from the operating system. The sum of
@@ -361,7 +361,7 @@ class Agent:
                 "publish one value behind two draws of noise; make it after the fork"
             )
 
-    def _newest(self) -> NDArray:
+    def _newest(self) -> NDArray[np.float64]:
         """Return the newest message, after the first one was drawn and kept."""
         if not self._published:
             own = [self._own_scale]
@@ -398,7 +398,7 @@ class Agent:
 
     def _released(
         self, values: list[Rational], own: list[float], neighbours: list[Hashable]
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Values behind own and shared noise, summed exactly and rounded once.
 
         Own noise of these sizes is drawn from the operating system, the rest from the
@@ -418,7 +418,7 @@ class Agent:
 
     def _publish(
         self,
-        message: NDArray,
+        message: NDArray[np.float64],
         *,
         repaired: Iterable[str] = (),
         heard: Iterable[str] = (),
@@ -444,7 +444,7 @@ class Agent:
         self._remember(**record)
 
     def _remember(
-        self, message: NDArray, repaired: list[str], heard: list[str]
+        self, message: NDArray[np.float64], repaired: list[str], heard: list[str]
     ) -> None:
         """Count a message, and the names of neighbours that it repaired and heard."""
         self._published.append(message)

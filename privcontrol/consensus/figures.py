@@ -149,7 +149,7 @@ def plot_error(
     return ax
 
 
-def _positive(curve: NDArray) -> NDArray:
+def _positive(curve: NDArray[np.float64]) -> NDArray[np.float64]:
     """NaN for zeros, which a logarithmic axis cannot show."""
     return np.where(curve > 0, curve, np.nan)
 

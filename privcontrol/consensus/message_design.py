@@ -306,8 +306,8 @@ def _budgets(network: Network, budget: object, moves: str) -> list[PrivacyBudget
 
 
 def _independent_scales(
-    adjacency: NodeAdjacency, allowed: NDArray, nodes: int, law: type[Noise]
-) -> NDArray:
+    adjacency: NodeAdjacency, allowed: NDArray[np.float64], nodes: int, law: type[Noise]
+) -> NDArray[np.float64]:
     """Least noise with which every move, rounded up, stays within the limits."""
     radii = adjacency.radii(nodes)
     allowed = allowed * (1 - 8 * EPS)  # for rounding
@@ -321,7 +321,7 @@ def _independent_scales(
 
 
 def _shared_noise(
-    independent: PrivateConsensus, allowed: NDArray, is_auto: bool
+    independent: PrivateConsensus, allowed: NDArray[np.float64], is_auto: bool
 ) -> AgentNoise:
     """Noise of which the agents draw little alone, with the least variance of three ways.
 
@@ -333,7 +333,7 @@ def _shared_noise(
     noise = independent.noise
     coalition = independent.coalition or 0
 
-    def over_allowed(exposure: Exposure) -> NDArray:
+    def over_allowed(exposure: Exposure) -> NDArray[np.float64]:
         return exposure.sizes(independent.adjacency) / allowed
 
     everyone = np.ones(len(noise.scales), dtype=bool)
@@ -363,9 +363,9 @@ def _shared_noise(
 
 def _least_share(
     noise: AgentNoise,
-    among_whom: NDArray,
+    among_whom: NDArray[np.bool_],
     coalition: int,
-    over_allowed: Callable[[Exposure], NDArray],
+    over_allowed: Callable[[Exposure], NDArray[np.float64]],
     is_auto: bool,
 ) -> AgentNoise:
     """Noise with the least share of `noise.scales` that meets all budgets.
@@ -554,7 +554,7 @@ def optimal_consensus_scales(
     objective: str = "worst",
     family: str = "gaussian",
     readout: str = "message",
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return noise scales of unequal nodes that reach an accuracy at the least loss.
 
     That is the worst node's shift max mu_i / sigma_i, or the loss of all nodes moving

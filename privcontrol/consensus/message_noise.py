@@ -76,7 +76,7 @@ MOST_SHARED = 1 / ROUNDED
 AUTO_EXCESS = 0.01
 
 #: What a unit move costs at most: absorption, and the sum of squared flows.
-Costs = tuple[NDArray | float, NDArray | float]
+Costs = tuple[NDArray[np.float64] | float, NDArray[np.float64] | float]
 
 
 # -- hidden moves ------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class NodeAdjacency(Adjacency):
             raise ValueError(
                 f"radius: expected a positive number, got {given.min():g}{several}"
             )
-        self.radius: float | NDArray = given
+        self.radius: float | NDArray[np.float64] = given
         if np.ptp(given) == 0:
             self.radius = float(given.flat[0])
         self.kind = one_of(moves, "moves", MOVES)
@@ -192,7 +192,7 @@ class NodeAdjacency(Adjacency):
         found.is_named = is_named and self.kind == "one"
         return found
 
-    def radii(self, nodes: int) -> NDArray:
+    def radii(self, nodes: int) -> NDArray[np.float64]:
         """Return the radius (n,) of each node; a ``ValueError`` if they do not fit."""
         nodes = positive_integer(nodes, "nodes")
         if not isinstance(self.radius, float) and len(self.radius) != nodes:
@@ -213,7 +213,7 @@ class NodeAdjacency(Adjacency):
     def loss(
         self,
         family: type[Noise] | BallNoise,
-        scales: NDArray,
+        scales: NDArray[np.float64],
         members: Sequence[int] = (),
     ) -> PrivacyLoss:
         """Return the loss of noise of a ``family`` and independent ``scales`` (n,).
@@ -413,7 +413,7 @@ class AgentNoise:
     """Noise of all agents, one draw each and one for each edge."""
 
     family: type[Noise] | BallNoise
-    scales: NDArray  # (n,) of the noise that agents draw alone
+    scales: NDArray[np.float64]  # (n,) of the noise that agents draw alone
     pairwise_std: float  # of what two neighbours share
     network: Network
 
@@ -463,12 +463,12 @@ class AgentNoise:
         return bool(self.pairwise_std <= MOST_SHARED * self.scales.min())
 
     @property
-    def own_variance(self) -> NDArray:
+    def own_variance(self) -> NDArray[np.float64]:
         """Variance (n,) of each agent's own noise."""
         return self.family.unit_variance * self.scales**2
 
     @property
-    def variance(self) -> NDArray:
+    def variance(self) -> NDArray[np.float64]:
         """Variance (n,) of each agent's noise."""
         if not self.pairwise_std:
             return self.own_variance
@@ -487,7 +487,7 @@ class AgentNoise:
         return float(self.variance.sum()) - average
 
     @cached_property
-    def degrees(self) -> NDArray:
+    def degrees(self) -> NDArray[np.intp]:
         """Number (n,) of neighbours of each agent."""
         ends = np.concatenate(self.links)
         return np.bincount(ends, minlength=len(self.scales))
@@ -502,7 +502,7 @@ class AgentNoise:
         of_links = self.degrees[first] + self.degrees[second]
         return own + self.pairwise_std**2 * float(of_links.max())
 
-    def modal_variance(self, vectors: NDArray) -> NDArray:
+    def modal_variance(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Variances (k,) of the noise along the columns of a matrix (n, k)."""
         variance = self.own_variance @ vectors**2
         if self.pairwise_std:
@@ -512,7 +512,7 @@ class AgentNoise:
         return variance
 
     @cached_property
-    def links(self) -> tuple[NDArray, NDArray]:
+    def links(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Positions of the two ends of every edge, of which the first one adds."""
         return self.network.links
 
@@ -525,7 +525,7 @@ class AgentNoise:
 
     def draw(
         self, rng: np.random.Generator, count: int, keep: bool = False
-    ) -> tuple[NDArray, NDArray | None]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Draw gamma (n, count), and standard entries (count, entries) to be kept."""
         noise = self._entries(rng, count)
         kept = [noise.T.copy()] if keep else []
@@ -542,7 +542,7 @@ class AgentNoise:
                     kept.append(delta.T.copy())
         return noise, np.hstack(kept) if keep else None
 
-    def _entries(self, rng: np.random.Generator, count: int) -> NDArray:
+    def _entries(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         """Draw standard entries (n, count) of each agent's own noise.
 
         Those of one vector stand next to each other.
@@ -558,7 +558,7 @@ class AgentNoise:
         """Gaussian noise of the same variances."""
         return replace(self, family=GaussianNoise, scales=np.sqrt(self.own_variance))
 
-    def factor(self) -> NDArray:
+    def factor(self) -> NDArray[np.float64]:
         """Dense (n, n + m), gamma = factor @ entries; (n,) for independent noise."""
         if not self.pairwise_std:
             return self.scales
@@ -566,7 +566,9 @@ class AgentNoise:
         shared = self.pairwise_std * incidence.toarray()
         return np.hstack([np.diag(self.scales), shared])
 
-    def _incidence(self, first: NDArray, second: NDArray) -> sparse.csc_array:
+    def _incidence(
+        self, first: NDArray[np.integer], second: NDArray[np.integer]
+    ) -> sparse.csc_array:
         """Return the matrix (n, m) with 1 at (first[e], e) and -1 at (second[e], e)."""
         m = len(first)
         rows = np.stack([first, second], axis=1).ravel()
@@ -688,12 +690,12 @@ class Exposure:
     most, and ``exact`` whether the roots are attained.
     """
 
-    roots: NDArray
-    choice: NDArray
+    roots: NDArray[np.float64]
+    choice: NDArray[np.intp]
     coalitions: Sequence[tuple[int, ...]]  # positions of their members
     exact: bool
 
-    def sizes(self, adjacency: NodeAdjacency) -> NDArray:
+    def sizes(self, adjacency: NodeAdjacency) -> NDArray[np.float64]:
         """Sizes (n,) of the worst moves that each node takes part in, rounded up.
 
         Moves of two nodes are bounded by the triangle inequality.
@@ -714,7 +716,9 @@ class Exposure:
         return tuple(self.coalitions[self.choice[position]])
 
 
-def _least_roots(scales: NDArray, pairwise_std: float, costs: list[Costs]) -> NDArray:
+def _least_roots(
+    scales: NDArray[np.float64], pairwise_std: float, costs: list[Costs]
+) -> NDArray[np.float64]:
     """The least y (h,) of a unit move by flows of these costs, or absorbed at once."""
     squares = 1 / scales**2
     for absorbed, flows in costs:
@@ -737,7 +741,7 @@ class _Honest:
         self.first = place[first[linked]]  # ends of the m edges among them
         self.second = place[second[linked]]
 
-    def exact_roots(self) -> NDArray:
+    def exact_roots(self) -> NDArray[np.float64]:
         """y (h,) of unit moves, from dense matrices, rounded up.
 
         The flow that minimizes |f|^2 / s_D^2 + |(z - B f) / s|^2 follows from the
@@ -770,7 +774,7 @@ class _Honest:
         graph = unit_graph(self.first, self.second, h)
         parts, part = connected_components(graph, directed=False)
 
-        def over_part(values: NDArray) -> NDArray:
+        def over_part(values: NDArray[np.float64]) -> NDArray[np.float64]:
             return np.bincount(part, weights=values)[part]
 
         # a tree of each part starts at an agent with most links, and a further node h
@@ -798,7 +802,12 @@ class _Honest:
         return (1 + h * EPS) / total, flows + slack
 
 
-def _star_costs(scales: NDArray, first: NDArray, second: NDArray, count: int) -> Costs:
+def _star_costs(
+    scales: NDArray[np.float64],
+    first: NDArray[np.integer],
+    second: NDArray[np.integer],
+    count: int,
+) -> Costs:
     """Costs (n,) of unit moves that flow to the neighbours that a coalition leaves.
 
     Any neighbours may be left, so each counts as the one with least noise.

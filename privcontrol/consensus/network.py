@@ -98,7 +98,7 @@ class Network:
         return (self.iteration.nnz - own_weights) // 2
 
     @property
-    def links(self) -> tuple[NDArray, NDArray]:
+    def links(self) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Positions (m,) of the two ends of every edge, the lower ones first."""
         upper = sparse.triu(self.iteration, k=1, format="coo")
         return upper.row, upper.col
@@ -127,7 +127,7 @@ class Network:
         return max(dense, 2 if nx.is_biconnected(graph) else 1)
 
     @cached_property
-    def _cores(self) -> dict[int, tuple[NDArray, int]]:
+    def _cores(self) -> dict[int, tuple[NDArray[np.bool_], int]]:
         """Return the cores that `core_of` found, by their degrees."""
         return {}
 
@@ -177,7 +177,7 @@ class Network:
             )
         return [value[node] for node in self.nodes]
 
-    def _initial_values(self, value: Values, dimension: int) -> NDArray:
+    def _initial_values(self, value: Values, dimension: int) -> NDArray[np.float64]:
         """Return x(0) in the network's order from a ``value`` that is array or mapping.
 
         It has shape (n,), or (n, d) for values of ``dimension`` d.
@@ -193,7 +193,7 @@ class Network:
         return x
 
     @cached_property
-    def spectrum(self) -> tuple[NDArray, NDArray]:
+    def spectrum(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Ascending eigenvalues (n,) of I - L and orthonormal eigenvectors (n, n).
 
         The last eigenvalue is exactly 1. Above `DENSE_NODES` nodes it is a
@@ -222,7 +222,7 @@ class Network:
             values = scipy.linalg.eigvalsh(self.iteration.toarray() - 1 / n)
             return float(np.abs(values).max())
 
-        def deviation(v: NDArray) -> NDArray:
+        def deviation(v: NDArray[np.float64]) -> NDArray[np.float64]:
             v = v.ravel()
             return self.iteration @ v - v.mean()
 
@@ -257,7 +257,7 @@ class Network:
             grounded, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True}
         )
 
-        def inverse(v: NDArray) -> NDArray:
+        def inverse(v: NDArray[np.float64]) -> NDArray[np.float64]:
             v = v.ravel()
             potential = np.append(factor.solve(v[:-1] - v.mean()), 0.0)
             return potential - potential.mean()
@@ -266,7 +266,7 @@ class Network:
         return 1 / _lanczos(operator, "LA")
 
 
-def core_of(network: Network, degree: int) -> tuple[NDArray, int]:
+def core_of(network: Network, degree: int) -> tuple[NDArray[np.bool_], int]:
     """Return which agents (n,) are left when those of few neighbours leave in turn.
 
     Each of them has more than ``degree`` neighbours among the others. A lower bound of
@@ -277,7 +277,7 @@ def core_of(network: Network, degree: int) -> tuple[NDArray, int]:
     return network._cores[degree]
 
 
-def _find_core(network: Network, degree: int) -> tuple[NDArray, int]:
+def _find_core(network: Network, degree: int) -> tuple[NDArray[np.bool_], int]:
     first, second = network.links
     inside = np.zeros(len(network), dtype=bool)
     stays = ~inside
@@ -299,7 +299,9 @@ def fingerprint(names: list[str]) -> str:
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
 
-def unit_graph(first: NDArray, second: NDArray, nodes: int) -> sparse.csr_array:
+def unit_graph(
+    first: NDArray[np.intp], second: NDArray[np.intp], nodes: int
+) -> sparse.csr_array:
     """Adjacency matrix (n, n) with ones for edges between these ends."""
     entries = np.ones(len(first))
     half = sparse.coo_array((entries, (first, second)), shape=(nodes, nodes)).tocsr()
@@ -461,7 +463,9 @@ def _undirected_and_connected(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix
 
 
-def _check_convergence(iteration: sparse.csr_array, diagonal: NDArray) -> None:
+def _check_convergence(
+    iteration: sparse.csr_array, diagonal: NDArray[np.float64]
+) -> None:
     """Refuse an averaging matrix with a second eigenvalue not inside the unit circle.
 
     With row sums of at most one, I - L is a stochastic matrix. On a connected graph

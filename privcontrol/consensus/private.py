@@ -136,7 +136,7 @@ class PrivateConsensus(Frozen):
 
     network: Network
     nodes: tuple[Hashable, ...] | range
-    scales: NDArray
+    scales: NDArray[np.float64]
     adjacency: NodeAdjacency
     family: str
     bound: float
@@ -521,7 +521,9 @@ class PrivateConsensus(Frozen):
             blocks, self.noise, self.guarantee, self.dimension
         )
 
-    def _deviation(self, initial_values: Values) -> tuple[NDArray, NDArray]:
+    def _deviation(
+        self, initial_values: Values
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """x(0) - mean(x(0)), shape (n, d), and the mean (d,)."""
         x = self.network._initial_values(initial_values, self.dimension)
         return runs.deviation_from_mean(x)
@@ -529,7 +531,7 @@ class PrivateConsensus(Frozen):
     @helpful_arguments
     def mean_square_error(
         self, initial_values: Values, steps: int, *, readout: str = "message"
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return E sum_i |readout_i(t) - mean(x(0))|^2 over nodes and entries, exactly.
 
         Parameters
@@ -649,7 +651,7 @@ class PrivateConsensus(Frozen):
         return self.dimension * self.noise.limit_error(readout)
 
     @helpful_arguments
-    def error_bound(self, initial_values: Values, steps: int) -> NDArray:
+    def error_bound(self, initial_values: Values, steps: int) -> NDArray[np.float64]:
         """Bound (steps + 1,) of the states' mean-square error (Proposition 1's proof).
 
         alpha^(2t) ||x(0) - mean||^2 + (1 + alpha^t)^2 sum v_i, with v_i the variances
@@ -685,7 +687,7 @@ class PrivateConsensus(Frozen):
     @helpful_arguments
     def path_error_bound(
         self, initial_values: Values, steps: int, *, noise: ArrayLike | None = None
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Bound ||x(t) - mean(x(0))|| of the states over time (DPAM Proposition 1 (i)).
 
         alpha^t ||x(0) - mean|| + (1 + alpha^t) ||noise||, which is at most the paper's
@@ -734,7 +736,7 @@ class PrivateConsensus(Frozen):
         return decay * np.linalg.norm(deviation) + (1 + decay) * size
 
     @helpful_arguments
-    def mean_error(self, initial_values: Values, steps: int) -> NDArray:
+    def mean_error(self, initial_values: Values, steps: int) -> NDArray[np.float64]:
         """Return E[x(t) - mean(x(0))] of each value, exactly (DPAM Proposition 1 (ii)).
 
         (I - L)^t (x(0) - mean(x(0))), which tends to zero. Noise has no mean, so

@@ -87,8 +87,8 @@ class Propagation:
 
     parts: list[tuple[slice, sparse.csc_array]]  # of I - L, from `row_parts`
     noise: AgentNoise  # of the first messages y(0) = x(0) + gamma
-    deviation: NDArray  # x(0) - mean(x(0)), shape (n, d)
-    average: NDArray  # mean(x(0)), shape (d,)
+    deviation: NDArray[np.float64]  # x(0) - mean(x(0)), shape (n, d)
+    average: NDArray[np.float64]  # mean(x(0)), shape (d,)
     steps: int
     #: Return the signals at every step, not the last messages.
     keep_states: bool = False
@@ -97,7 +97,7 @@ class Propagation:
 
     def __call__(
         self, generator: np.random.Generator, block: int, keep: int
-    ) -> dict[str, NDArray | None]:
+    ) -> dict[str, NDArray[np.float64] | None]:
         n, entries = self.deviation.shape
         kept = keep if self.keep_states else 0
         noise, eta = self.noise.draw(generator, block * entries, keep=kept > 0)
@@ -137,7 +137,7 @@ class Propagation:
             eta = self._by_trial(eta.T).reshape(block, -1)
         return {**signals, "eta": eta, **errors}
 
-    def _by_trial(self, columns: NDArray) -> NDArray:
+    def _by_trial(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Columns (k, block d) of trials and their entries as (block, k, d)."""
         split = columns.reshape(len(columns), -1, len(self.average))
         return split.transpose(1, 0, 2)
@@ -183,7 +183,9 @@ class ConsensusResponse(PrivateResponse):
     _plots_states = False
     _numbered = "node"
 
-    def __init__(self, squared_errors: dict[str, NDArray], **signals: Any) -> None:
+    def __init__(
+        self, squared_errors: dict[str, NDArray[np.float64]], **signals: Any
+    ) -> None:
         instance_of(squared_errors, dict, "squared_errors", "PrivateConsensus.simulate")
         one_of("message", "squared_errors", tuple(squared_errors))
         for array in squared_errors.values():
@@ -197,7 +199,7 @@ class ConsensusResponse(PrivateResponse):
         self._are_apart = False  # whether the states never come near the average
         super().__init__(**signals)
 
-    def _kept_states(self) -> NDArray:
+    def _kept_states(self) -> NDArray[np.float64]:
         """The states, with a warning where the messages are far better at the end."""
         states = super()._kept_states()
         message, state = (self.squared_error(of)[:, -1].mean() for of in READOUTS)
@@ -206,7 +208,7 @@ class ConsensusResponse(PrivateResponse):
             warn_user(_READ_MESSAGES)
         return states
 
-    def squared_error(self, readout: str = "message") -> NDArray:
+    def squared_error(self, readout: str = "message") -> NDArray[np.float64]:
         """Return sum_i (readout_i(t) - mean(x(0)))^2 of every trial.
 
         Parameters
@@ -219,7 +221,9 @@ class ConsensusResponse(PrivateResponse):
         """
         return self._squared_errors[one_of(readout, "readout", READOUTS)]
 
-    def mean_square_error(self, readout: str = "message") -> tuple[NDArray, NDArray]:
+    def mean_square_error(
+        self, readout: str = "message"
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the mean of `squared_error` over the trials, and its standard error.
 
         The standard error of one trial is NaN.
@@ -258,8 +262,8 @@ class ConsensusResponse(PrivateResponse):
 
 def propagate(
     noise: AgentNoise,
-    deviation: NDArray,
-    average: NDArray,
+    deviation: NDArray[np.float64],
+    average: NDArray[np.float64],
     steps: int,
     trials: int,
     *,
@@ -267,7 +271,7 @@ def propagate(
     executor: Executor | None = None,
     progress: bool = False,
     **options: bool,
-) -> dict[str, NDArray]:
+) -> dict[str, NDArray[np.float64]]:
     """Arrays of all trials."""
     block = trial_block(deviation.size)
     parts = row_parts(noise.network.iteration, block * len(average))
@@ -279,7 +283,7 @@ def propagate(
 
 
 def consensus_response(
-    blocks: dict[str, NDArray],
+    blocks: dict[str, NDArray[np.float64]],
     noise: AgentNoise,
     guarantee: PrivacyGuarantee,
     dimension: int,
@@ -348,9 +352,9 @@ class MeanSquareErrorEstimate:
     50
     """
 
-    value: NDArray
-    lower: NDArray
-    upper: NDArray
+    value: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
     confidence: float
     probes: int
 
@@ -362,7 +366,9 @@ def step_count(steps: int) -> int:
     return int(steps)
 
 
-def deviation_from_mean(x: NDArray) -> tuple[NDArray, NDArray]:
+def deviation_from_mean(
+    x: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """x - mean(x) over the nodes, (n, d), and mean(x), (d,), correctly rounded."""
     columns = x.reshape(len(x), -1)
     average = np.array([math.fsum(column) / len(x) for column in columns.T])
@@ -371,7 +377,7 @@ def deviation_from_mean(x: NDArray) -> tuple[NDArray, NDArray]:
 
 def estimated_error(
     noise: AgentNoise,
-    deviation: NDArray,
+    deviation: NDArray[np.float64],
     steps: int,
     readout: str,
     *,
@@ -445,8 +451,8 @@ def _rate_bound(
 
 
 def trace_interval(
-    mean: NDArray, largest: ArrayLike, probes: int, log_odds: float
-) -> tuple[NDArray, NDArray]:
+    mean: NDArray[np.float64], largest: ArrayLike, probes: int, log_odds: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ends of an interval of the trace behind a mean over so many probes.
 
     A mean over m probes exceeds the trace T, with eigenvalues of at most a, by 2 F

@@ -49,7 +49,7 @@ _DELTA = 1e-2
 _MOVES = 3
 
 #: Maps releases to numbers (size,) that are large where input 0 is the likelier.
-Score = Callable[[NDArray], NDArray]
+Score = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -299,13 +299,13 @@ class _Test:
     score one is fitted.
     """
 
-    draw: Callable[[int, int, np.random.Generator], NDArray]
+    draw: Callable[[int, int, np.random.Generator], NDArray[np.float64]]
     entries: int
     score: Score | None = None
 
     def blocks(
         self, which: int, size: int, rng: np.random.Generator
-    ) -> Iterator[NDArray]:
+    ) -> Iterator[NDArray[np.float64]]:
         """Draw releases, or their scores, in blocks that fit in memory."""
         step = max(1, BLOCK // self.entries)
         for start in range(0, size, step):
@@ -366,7 +366,9 @@ def _linear_tests(mechanism: object, adjacency: Adjacency) -> list[_Test]:
     return [_published(held.simulate, starts[0], entries)]
 
 
-def _starts_from(plant: Any, state: NDArray, image: NDArray) -> bool:
+def _starts_from(
+    plant: Any, state: NDArray[np.float64], image: NDArray[np.float64]
+) -> bool:
     """Return whether a move of the initial state alone makes an image of the outputs."""
     outputs = []
     for _ in range(len(image) // len(plant.C)):
@@ -377,7 +379,7 @@ def _starts_from(plant: Any, state: NDArray, image: NDArray) -> bool:
 
 
 def _along(
-    linear: Mechanism, move: NDArray, sample: Callable[..., Any] | None
+    linear: Mechanism, move: NDArray[np.float64], sample: Callable[..., Any] | None
 ) -> _Test:
     """Return the test of a move of the data, by the likelihood ratio.
 
@@ -391,7 +393,7 @@ def _along(
         query = LinearQuery(linear.query.matrix, manifold)
         linear = replace(linear, query=query)
 
-    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         if sample is None:
             return linear.release(which * move, size=size, rng=rng)
         drawn = sample(size, rng=rng).transpose(1, 2, 0)  # time-major
@@ -400,10 +402,12 @@ def _along(
     return _Test(draw, linear.query.size, _likelihood_ratio(linear.noise, image))
 
 
-def _published(simulate: Callable[..., Any], move: NDArray, entries: int) -> _Test:
+def _published(
+    simulate: Callable[..., Any], move: NDArray[np.float64], entries: int
+) -> _Test:
     """Return the test of all that a loop publishes from the state 0 or from the move."""
 
-    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         response = simulate(initial_state=which * move, trials=size, rng=rng)
         rows = np.asarray(response.outputs).transpose(1, 0, 2)
         return rows.reshape(size, -1)
@@ -438,7 +442,9 @@ def _batched(
                     "nothing"
                 )
 
-    def called(batch: NDArray, rng: np.random.Generator) -> NDArray:
+    def called(
+        batch: NDArray[np.float64], rng: np.random.Generator
+    ) -> NDArray[np.float64]:
         return np.asarray(mechanism(batch, rng=rng), float)
 
     ask: Callable[..., Any] = called
@@ -447,7 +453,7 @@ def _batched(
         advice = f"Try it on a batch of public inputs: {trial}"
         ask = partial(answer, called, "mechanism", advice)
 
-    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray:
+    def draw(which: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
         batch = np.repeat((first, second)[which][None], size, axis=0)
         released = ask(batch, rng=rng)
         if released.shape[:1] != (size,):
@@ -461,7 +467,7 @@ def _batched(
     return _Test(draw, max(entries, first.size))
 
 
-def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
+def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray[np.float64]:
     """Return data-space moves (n, s) that show the most, in different directions."""
     manifold = mechanism.query.manifold
     moves = adjacency.moves(manifold)
@@ -496,7 +502,7 @@ def _worst_moves(mechanism: Mechanism, adjacency: Adjacency) -> NDArray:
 # -- scores --------------------------------------------------------------------------
 
 
-def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
+def _likelihood_ratio(noise: Noise, image: NDArray[np.float64]) -> Score:
     """Return the log likelihood ratio against the moved noise, or what leaves its span."""
     shift = whiten(noise, image[:, None])
     bare = image - times(noise.factor, shift)[:, 0]
@@ -504,7 +510,7 @@ def _likelihood_ratio(noise: Noise, image: NDArray) -> Score:
         direction = bare / (bare @ bare)
         return lambda released: 0.5 - released @ direction
 
-    def score(released: NDArray) -> NDArray:
+    def score(released: NDArray[np.float64]) -> NDArray[np.float64]:
         eta = whiten(noise, released.T)
         return noise.log_likelihood_ratio(eta, shift)
 
@@ -528,8 +534,8 @@ def _fitted(test: _Test, size: int, rng: np.random.Generator) -> list[_Test]:
             laws.append((centre, np.maximum(moment ** (1 / power), least)))
 
         def score(
-            released: NDArray, power: int = power, laws: list[Any] = laws
-        ) -> NDArray:
+            released: NDArray[np.float64], power: int = power, laws: list[Any] = laws
+        ) -> NDArray[np.float64]:
             near, far = (
                 (np.abs(released - centre) / spread) ** power / power + np.log(spread)
                 for centre, spread in laws
@@ -589,7 +595,7 @@ def _largest_bound(
 
 
 def _best_threshold(
-    likely: NDArray, other: NDArray, delta: float, level: float
+    likely: NDArray[np.float64], other: NDArray[np.float64], delta: float, level: float
 ) -> tuple[float, float]:
     """Return the largest bound of a level set of scores on its draws, and its threshold."""
     size = len(likely)
@@ -608,7 +614,7 @@ def _best_threshold(
 
 def _epsilon_bound(
     hits: ArrayLike, strays: ArrayLike, size: int, delta: float, level: float
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return a lower bound on epsilon that is wrong with probability `level`.
 
     S was hit by `hits` of `size` draws of P, and by `strays` draws of Q.

@@ -141,7 +141,7 @@ class AdaptiveReleases:
         self._limit = self._family.allowed_shift(checked_budget(budget))
         self._shown = np.zeros(1)
         self._data = np.zeros(0)
-        self._published: list[NDArray] = []
+        self._published: list[NDArray[np.float64]] = []
 
     def __repr__(self) -> str:
         left = shown(self.remaining, ROUND_FLOOR)
@@ -155,7 +155,7 @@ class AdaptiveReleases:
         return {name: self.__dict__[name] for name in kept} | {"_owner": None}
 
     @property
-    def published(self) -> tuple[NDArray, ...]:
+    def published(self) -> tuple[NDArray[np.float64], ...]:
         """The releases so far, in order."""
         return tuple(release.copy() for release in self._published)
 
@@ -231,7 +231,7 @@ class AdaptiveReleases:
         *,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
         grid: Step | None = None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + gamma of the entries so far, if the budget allows it.
 
         Parameters
@@ -273,7 +273,7 @@ class AdaptiveReleases:
         noise: Noise,
         rng: int | np.random.SeedSequence | np.random.Generator | None,
         grid: Step | None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + gamma, while no other thread does."""
         data = self._data  # all that is there now
         matrix, judged, shown = self._with(F, noise, len(data))
@@ -310,7 +310,7 @@ class AdaptiveReleases:
 
     def _with(
         self, F: ArrayLike, noise: Noise, count: int
-    ) -> tuple[NDArray, Mechanism, NDArray]:
+    ) -> tuple[NDArray[np.float64], Mechanism, NDArray[np.float64]]:
         """Return F, what a release is judged by, and what moves would have shown after it.
 
         It is about the first ``count`` entries, and is judged by itself, or by all releases
@@ -336,7 +336,7 @@ class AdaptiveReleases:
         sizes = self._moves.sizes(shifts, norm) * (1 + 2 * EPS)
         return matrix, judged, round_up(shown_before + sizes**norm, 2)
 
-    def _size(self, shown: NDArray) -> float:
+    def _size(self, shown: NDArray[np.float64]) -> float:
         """Return the largest shift of sums that `_with` made, rounded up."""
         largest = float(shown.max())
         if self._family.shift_norm == 1 or largest == 0:

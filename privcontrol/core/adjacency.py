@@ -123,7 +123,7 @@ class DirectionAdjacency(Adjacency):
     DirectionAdjacency(1 direction in R^2)
     """
 
-    directions: NDArray
+    directions: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         moves = real_array(self.directions, "directions")
@@ -247,7 +247,7 @@ class ManifoldAdjacency(Adjacency):
             return entries, (self.radius,) * len(entries)
         return entries, self.radius
 
-    def radii(self, manifold: AffineManifold) -> NDArray:
+    def radii(self, manifold: AffineManifold) -> NDArray[np.float64]:
         """Return mu of every entry (n,), zero where it is not protected.
 
         Raises
@@ -400,7 +400,7 @@ class BallAdjacency(Adjacency):
             )
         return size
 
-    def _around(self, units: NDArray) -> EllipsoidMoves:
+    def _around(self, units: NDArray[np.float64]) -> EllipsoidMoves:
         """Return the 2-ball, or one that covers the p-ball, from N / mu (n, k).
 
         ||v||_2 <= ||v||_p for p <= 2, and ||v||_2 <= n^(1/2 - 1/p) ||v||_p for others.
@@ -460,7 +460,7 @@ def ball_radius(radius: object) -> float | tuple[float, ...]:
     return moderate_number(radius, "radius")
 
 
-def _box_corners(units: NDArray) -> NDArray | None:
+def _box_corners(units: NDArray[np.float64]) -> NDArray[np.float64] | None:
     """Return the corners +-z of {z : ||units z||_inf <= 1}, None if not placed."""
     size, dimension = units.shape
     if math.comb(size, dimension) * 2 ** (dimension - 1) > _MOST_CORNERS:

@@ -143,18 +143,18 @@ class BallNoise(Noise):
 
     def standard(  # type: ignore[override]
         self, rng: np.random.Generator, shape: tuple[int, ...]
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         return self.law.standard(rng, shape) / self.rate
 
     def log_likelihood_ratio(  # type: ignore[override]
-        self, eta: NDArray, shift: NDArray
-    ) -> NDArray:
+        self, eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         moved = column_norms(eta - shift)
         losses = self.rate * (moved - column_norms(eta))
         return np.where(moved > self.bound, np.inf, losses)
 
     def loss(  # type: ignore[override]
-        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+        self, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
     ) -> PrivacyLoss:
         size = moves.worst_shift(shifts, self.shift_norm)
         attained = moves.attaining(shifts, self.shift_norm)
@@ -162,7 +162,7 @@ class BallNoise(Noise):
 
     def loss_of_columns(  # type: ignore[override]
         self,
-        shifts: NDArray,
+        shifts: NDArray[np.float64],
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
@@ -186,7 +186,9 @@ class BallNoise(Noise):
         return math.nextafter(1 / scale, 0.0)
 
     @staticmethod
-    def shape(basis: MoveBasis, rows: NDArray, *, counted: int | None = None) -> Shape:
+    def shape(
+        basis: MoveBasis, rows: NDArray[np.float64], *, counted: int | None = None
+    ) -> Shape:
         return gaussian_shape(basis, rows, counted=counted)
 
     # -- exact releases ----------------------------------------------------------------
@@ -234,7 +236,7 @@ class BlockNoise(BallNoise):
 
     sizes: tuple[int, ...]
 
-    def __init__(self, factor: NDArray, sizes: tuple[int, ...]) -> None:
+    def __init__(self, factor: NDArray[np.float64], sizes: tuple[int, ...]) -> None:
         self._set(sizes=sizes)
         super().__init__(factor, rate=1.0)
 
@@ -256,13 +258,13 @@ class BlockNoise(BallNoise):
         return type(self)(self.factor * gain, self.sizes)
 
     def log_likelihood_ratio(  # type: ignore[override]
-        self, eta: NDArray, shift: NDArray
-    ) -> NDArray:
+        self, eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         moved = self.law.lengths(eta - np.reshape(shift, (len(shift), -1)))
         return (moved - self.law.lengths(eta)).sum(axis=0)
 
     def loss(  # type: ignore[override]
-        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+        self, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
     ) -> PrivacyLoss:
         lengths = self.law.lengths(shifts)
         if moves.is_ball:
@@ -290,7 +292,7 @@ class BlockNoise(BallNoise):
         return drawn
 
 
-def _made(factor: NDArray, rate: float, bound: float) -> BallNoise:
+def _made(factor: NDArray[np.float64], rate: float, bound: float) -> BallNoise:
     return BallNoise(factor, rate=rate, bound=bound)
 
 

@@ -47,7 +47,7 @@ _HARDLY_READ = 0.01
 _CERTIFIED = 2
 
 #: From X = L'L to the cost, and to minus its gradient.
-Priced = Callable[[NDArray], tuple[float, NDArray]]
+Priced = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
@@ -57,28 +57,36 @@ class _Norm:
     sizes: tuple[int, ...]
 
     @cached_property
-    def _starts(self) -> NDArray:
+    def _starts(self) -> NDArray[np.intp]:
         return np.cumsum([0, *self.sizes[:-1]])
 
     @cached_property
-    def _weights(self) -> NDArray:
+    def _weights(self) -> NDArray[np.float64]:
         return np.sqrt((np.array(self.sizes) + 1) / 2)
 
-    def of(self, images: NDArray, smoothing: float = 0.0) -> NDArray:
+    def of(
+        self, images: NDArray[np.float64], smoothing: float = 0.0
+    ) -> NDArray[np.float64]:
         """Return norms (M,) of images (r, M) of moves, a little larger if smooth."""
         return self._weights @ self._lengths(images, smoothing)
 
-    def with_slope(self, images: NDArray, smoothing: float) -> tuple[NDArray, NDArray]:
+    def with_slope(
+        self, images: NDArray[np.float64], smoothing: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return smooth norms, and their slopes (r, M) in the images."""
         lengths = self._lengths(images, smoothing)
         steep = np.repeat(self._weights[:, None] / lengths, self.sizes, axis=0)
         return self._weights @ lengths, images * steep
 
-    def _lengths(self, images: NDArray, smoothing: float) -> NDArray:
+    def _lengths(
+        self, images: NDArray[np.float64], smoothing: float
+    ) -> NDArray[np.float64]:
         squares = np.add.reduceat(images**2, self._starts, axis=0)
         return np.sqrt(squares + (smoothing / len(self.sizes)) ** 2)
 
-    def filled(self, rows: NDArray, moves: NDArray) -> NDArray:
+    def filled(
+        self, rows: NDArray[np.float64], moves: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return rows of norm 1 with blocks as large as they may be for little.
 
         Blocks that move little by themselves take half of what the others leave, so noise
@@ -95,7 +103,9 @@ class _Norm:
             rows[start : start + size] *= gain
         return self.normed(rows, moves)
 
-    def normed(self, rows: NDArray, moves: NDArray) -> NDArray:
+    def normed(
+        self, rows: NDArray[np.float64], moves: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return rows whose largest norm of a move is one."""
         return rows / self.of(rows @ moves).max()
 
@@ -106,11 +116,15 @@ class FoundBlocks:
 
     cost: float
     sizes: tuple[int, ...]
-    rows: NDArray
+    rows: NDArray[np.float64]
 
 
 def cheapest_blocks(
-    priced: Priced, moves: NDArray, shape: NDArray, cap: float, rank: int
+    priced: Priced,
+    moves: NDArray[np.float64],
+    shape: NDArray[np.float64],
+    cap: float,
+    rank: int,
 ) -> list[FoundBlocks]:
     """Return the cheapest kinds of two or more blocks, the best one first.
 
@@ -129,7 +143,9 @@ def cheapest_blocks(
 
 
 def blocks_under_weight(
-    moves: NDArray, shape: NDArray, priced_rows: NDArray
+    moves: NDArray[np.float64],
+    shape: NDArray[np.float64],
+    priced_rows: NDArray[np.float64],
 ) -> list[FoundBlocks]:
     """Return the cheapest blocks for a weight that hardly reads some direction, if any.
 
@@ -147,14 +163,14 @@ def blocks_under_weight(
     if np.linalg.matrix_rank(moves) < count:
         return []  # some directions hide rounding only
 
-    def priced(X: NDArray) -> tuple[float, NDArray]:
+    def priced(X: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         inverse = np.linalg.inv(X)
         return float(np.sum(weight * inverse)), inverse @ weight @ inverse
 
     return cheapest_blocks(priced, moves, shape, CAP_OF_UNREAD, rank)
 
 
-def rank_read(information: NDArray, cap: float) -> int:
+def rank_read(information: NDArray[np.float64], cap: float) -> int:
     """Return in how many directions noise is nearer to the least than to its cap."""
     values = np.linalg.eigvalsh(information)
     return max(1, int(np.count_nonzero(values > 1 / cap)))
@@ -185,11 +201,11 @@ def _parted(count: int, largest: int) -> Iterator[tuple[int, ...]]:
 
 def cheapest_rows(
     priced: Priced,
-    moves: NDArray,
-    shape: NDArray,
+    moves: NDArray[np.float64],
+    shape: NDArray[np.float64],
     least: float,
     sizes: tuple[int, ...] | None = None,
-) -> tuple[NDArray, float]:
+) -> tuple[NDArray[np.float64], float]:
     """Return L (r, r) of norm 1 at most for all moves (r, M), L'L >= least I, and its cost.
 
     ``shape`` (r, r) is the Gaussian optimum X, with c_i' X c_i <= 1. Blocks have so many
@@ -211,8 +227,8 @@ def cheapest_rows(
 
 
 def _starts(
-    norm: _Norm, moves: NDArray, shape: NDArray, least: float
-) -> Iterator[NDArray]:
+    norm: _Norm, moves: NDArray[np.float64], shape: NDArray[np.float64], least: float
+) -> Iterator[NDArray[np.float64]]:
     """Yield rows to start from, far enough above the least information."""
     count = len(shape)
     values, vectors = np.linalg.eigh(shape)
@@ -242,10 +258,10 @@ class _Search:
 
     norm: _Norm
     priced: Priced
-    moves: NDArray
+    moves: NDArray[np.float64]
     least: float
 
-    def cost(self, rows: NDArray) -> float:
+    def cost(self, rows: NDArray[np.float64]) -> float:
         """Return the cost of rows of norm 1, infinite where noise exceeds its cap."""
         rows = self.norm.normed(rows, self.moves)
         X = rows.T @ rows
@@ -253,7 +269,7 @@ class _Search:
             return math.inf
         return self.priced(X)[0]
 
-    def descended(self, rows: NDArray, stage: int) -> NDArray:
+    def descended(self, rows: NDArray[np.float64], stage: int) -> NDArray[np.float64]:
         """Return rows of less cost, with the smoothing of a stage."""
         unit, _ = self.priced(rows.T @ rows)
         rows = self.norm.normed(rows, self.moves)
@@ -268,8 +284,12 @@ class _Search:
         return found.x.reshape(rows.shape) if math.isfinite(found.fun) else rows
 
     def objective(
-        self, entries: NDArray, smoothing: float, barrier: float, unit: float
-    ) -> tuple[float, NDArray]:
+        self,
+        entries: NDArray[np.float64],
+        smoothing: float,
+        barrier: float,
+        unit: float,
+    ) -> tuple[float, NDArray[np.float64]]:
         """Return the cost in a ``unit`` with its barrier, and the gradient in L."""
         rows = entries.reshape(-1, len(self.moves))
         size, turned = self._size(rows, smoothing)
@@ -285,7 +305,9 @@ class _Search:
         slope += 2 * float(np.sum(steep * X)) / size * turned
         return total, slope.ravel()
 
-    def _size(self, rows: NDArray, smoothing: float) -> tuple[float, NDArray]:
+    def _size(
+        self, rows: NDArray[np.float64], smoothing: float
+    ) -> tuple[float, NDArray[np.float64]]:
         """Return a smooth size above the largest norm of L c_i, and its gradient in L."""
         norms, slopes = self.norm.with_slope(rows @ self.moves, smoothing)
         shares = np.exp((norms - norms.max()) / smoothing)

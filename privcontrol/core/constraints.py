@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def cheapest_factor(
-    points: NDArray,
-    balls: Sequence[NDArray],
-    weight: NDArray,
+    points: NDArray[np.float64],
+    balls: Sequence[NDArray[np.float64]],
+    weight: NDArray[np.float64],
     constraints: Callable[[Any], Any],
-) -> tuple[NDArray, Callable[[NDArray], None]]:
+) -> tuple[NDArray[np.float64], Callable[[NDArray[np.float64]], None]]:
     """Find the cheapest factor (m, m) of noise that hides moves with a shift of one.
 
     ``points`` (m, M) are what single moves change, ``balls`` (m, q) the axes of what balls
@@ -68,7 +68,7 @@ def cheapest_factor(
     return units[:, None] * lower, partial(_check, X, own, scale)
 
 
-def _spanning(points: NDArray) -> list[int]:
+def _spanning(points: NDArray[np.float64]) -> list[int]:
     """Return points (m, M) that span all of them, to begin with."""
     if not points.size:
         return []
@@ -76,13 +76,18 @@ def _spanning(points: NDArray) -> list[int]:
     return list(order[: len(points)].tolist())
 
 
-def _hidden(X: Expression, block: NDArray, squares: Any, cp: ModuleType) -> Any:
+def _hidden(
+    X: Expression, block: NDArray[np.float64], squares: Any, cp: ModuleType
+) -> Any:
     """Return the matrix inequality of DPAM Algorithm 1: block^T X^-1 block <= squares."""
     return cp.bmat([[X, block], [block.T, squares]]) >> 0
 
 
 def _check(
-    X: Any, constraints: Sequence[Any], scale: NDArray, covariance: NDArray
+    X: Any,
+    constraints: Sequence[Any],
+    scale: NDArray[np.float64],
+    covariance: NDArray[np.float64],
 ) -> None:
     """Raise an error if a covariance, which is ``scale`` times X, misses a constraint."""
     deviations = np.sqrt(np.diag(covariance))

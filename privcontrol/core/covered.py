@@ -50,10 +50,10 @@ _PADDING = {1: 2.0**-20, 2: 2.0**-26}
 class _Solution:
     """Shifts u of responses s = Lambda u + rest, with what is known of the rest."""
 
-    shifts: NDArray  # u (r, M)
-    errors: NDArray  # bounds of their errors
-    rest: NDArray  # its size (m, M)
-    bounds: NDArray  # and the errors of that
+    shifts: NDArray[np.float64]  # u (r, M)
+    errors: NDArray[np.float64]  # bounds of their errors
+    rest: NDArray[np.float64]  # its size (m, M)
+    bounds: NDArray[np.float64]  # and the errors of that
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Covered:
     noise: Noise
 
     @cached_property
-    def padding(self) -> NDArray | None:
+    def padding(self) -> NDArray[np.float64] | None:
         """`Mechanism.padding`."""
         if self.noise.is_independent or self._rank == self.noise.size:
             return None
@@ -84,7 +84,7 @@ class Covered:
 
     def shifts(
         self, moves: Moves, *, certified: bool = True
-    ) -> tuple[NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """`Mechanism.shifts`."""
         if self.padding is not None:
             solution = self._solution(moves, in_balls=True)
@@ -117,7 +117,7 @@ class Covered:
             )
         return solution.shifts, bounds
 
-    def _bounds(self, solution: _Solution) -> NDArray:
+    def _bounds(self, solution: _Solution) -> NDArray[np.float64]:
         """Bound the errors (r, M) of shifts, for noise in every direction."""
         left = solution.rest + solution.bounds
         return solution.errors + shifts_within(self.noise, left)
@@ -162,7 +162,9 @@ class Covered:
         most = padded.sum() if moves.is_ball else padded.max()
         return float_above(most, 2)
 
-    def _left(self, moves: Moves, solution: _Solution, certified: bool) -> NDArray:
+    def _left(
+        self, moves: Moves, solution: _Solution, certified: bool
+    ) -> NDArray[np.float64]:
         """Return the shifts (M,) of what a solution leaves to the padding.
 
         Any u with rest = s - Lambda u is a solution [u, rest / padding] for the padded
@@ -183,7 +185,9 @@ class Covered:
                 )
         return padded
 
-    def _folded(self, moves: Moves, shifts: NDArray, padded: NDArray) -> NDArray:
+    def _folded(
+        self, moves: Moves, shifts: NDArray[np.float64], padded: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return shifts that count what is left to the padding.
 
         In the 1-norm the largest entry grows: one Laplace entry with the sum of two shifts
@@ -200,7 +204,7 @@ class Covered:
         folded[places] = np.copysign(grown, shifts[places])
         return folded
 
-    def _padded_sizes(self, rest: NDArray) -> NDArray:
+    def _padded_sizes(self, rest: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the shifts (M,) of what is left to the padding."""
         padding = np.reshape(np.asarray(self.padding), (-1, 1))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -208,7 +212,7 @@ class Covered:
             sizes = column_norms(units, padding_norm(self.noise))
             return sizes * (1 + EPS * len(rest))
 
-    def _refuse_bare(self, moves: Moves, bare: NDArray) -> None:
+    def _refuse_bare(self, moves: Moves, bare: NDArray[np.bool_]) -> None:
         """Raise if a hidden move (mask (M,)) changes what no noise covers."""
         columns = np.flatnonzero(bare)
         if not len(columns):
@@ -248,7 +252,7 @@ class Covered:
         if not told.any():
             return ()
         kernel: Any = manifold.kernel
-        if isinstance(kernel, scipy.sparse.sparray | scipy.sparse.spmatrix):
+        if scipy.sparse.issparse(kernel):
             kernel = kernel.toarray()
         determined = spanned(kernel, left[told]) & kernel.any(axis=1)
         words = "anything outside the noise's column space, which is published exactly"
@@ -258,7 +262,7 @@ class Covered:
         return (words,)
 
 
-def padding_of(noise: Noise) -> NDArray:
+def padding_of(noise: Noise) -> NDArray[np.float64]:
     """Return the sizes (m,) of the `Mechanism.padding` of a factor (m, r)."""
     sizes = noise.std if isinstance(noise, BallNoise) else column_norms(noise.factor.T)
     return _PADDING[padding_norm(noise)] * sizes

@@ -46,7 +46,7 @@ class DesignRequest:
     query: LinearQuery
     adjacency: Adjacency
     budget: PrivacyBudget
-    weight_root: Callable[[NDArray], NDArray]
+    weight_root: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     releases: int
     weight: ArrayLike | None = None
 
@@ -73,7 +73,7 @@ class DesignRequest:
         """The hidden moves."""
         return self.adjacency.moves(self.query.manifold)
 
-    def price(self, factor: NDArray) -> float:
+    def price(self, factor: NDArray[np.float64]) -> float:
         """Return tr(W factor factor^T)."""
         return float(np.sum(self.weight_root(factor) ** 2))
 
@@ -84,8 +84,8 @@ class DesignRequest:
 
     def sized(
         self,
-        law: Callable[[NDArray], Noise],
-        factor: NDArray,
+        law: Callable[[NDArray[np.float64]], Noise],
+        factor: NDArray[np.float64],
         scale: float,
         excess: Callable[[PrivacyGuarantee], float],
         lower_bound: float,
@@ -132,7 +132,7 @@ class DesignRequest:
         )
 
     def gaussian(
-        self, factor: NDArray, allowed: float, lower_bound: float = math.nan
+        self, factor: NDArray[np.float64], allowed: float, lower_bound: float = math.nan
     ) -> NoiseDesign:
         """Return Gaussian noise of a shape that hides every move with a shift of one.
 
@@ -146,7 +146,7 @@ class DesignRequest:
         unit_bound = lower_bound * allowed**2 * (1 - 1e-15)
         return replace(design, unit_bound=unit_bound)
 
-    def laplace(self, factor: NDArray, lower_bound: float) -> NoiseDesign:
+    def laplace(self, factor: NDArray[np.float64], lower_bound: float) -> NoiseDesign:
         """Return Laplace noise of any shape."""
         budget = self.budget
         releases = self.releases
@@ -162,11 +162,11 @@ class DesignRequest:
         return self.sized(LaplaceNoise, factor, scale, excess, lower_bound)
 
     def ball(
-        self, factor: NDArray, size: RadialSize, lower_bound: float
+        self, factor: NDArray[np.float64], size: RadialSize, lower_bound: float
     ) -> NoiseDesign:
         """Return radial noise of a shape that hides every move with a shift of one."""
 
-        def law(factor: NDArray) -> Noise:
+        def law(factor: NDArray[np.float64]) -> Noise:
             return BallNoise(factor, rate=size.rate, bound=size.bound)
 
         def excess(guarantee: PrivacyGuarantee) -> float:
@@ -178,12 +178,14 @@ class DesignRequest:
 
         return self.sized(law, factor, 1.0, excess, lower_bound)
 
-    def blocks(self, factor: NDArray, sizes: tuple[int, ...]) -> NoiseDesign:
+    def blocks(
+        self, factor: NDArray[np.float64], sizes: tuple[int, ...]
+    ) -> NoiseDesign:
         """Return radial noise in independent blocks of columns of a factor."""
         budget, releases = self.budget, self.releases
         _, unit = self.evaluate(BlockNoise(factor, sizes))
 
-        def law(factor: NDArray) -> Noise:
+        def law(factor: NDArray[np.float64]) -> Noise:
             return BlockNoise(factor, sizes)
 
         def excess(guarantee: PrivacyGuarantee) -> float:

@@ -44,7 +44,7 @@ class Released(ABC):
     """Something that is called with an input and a generator, and holds a guarantee."""
 
     guarantee: PrivacyGuarantee
-    scale: float | NDArray
+    scale: float | NDArray[np.float64]
 
     @abstractmethod
     def __call__(self, x: ArrayLike, rng: Seed = None) -> Any:
@@ -85,7 +85,7 @@ class PostProcessed(Released):
     mechanism: Released
     function: Callable[..., Any]
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
-    scale: float | NDArray = field(init=False, repr=False)
+    scale: float | NDArray[np.float64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_callable(self.function, "function")
@@ -110,7 +110,7 @@ class _Perturbation(Released):
     size: int | None = None
     domain: tuple[ArrayLike, ArrayLike] | None = None
     metric: tuple[Callable[..., Any], float] | None = None
-    scale: float | NDArray = field(init=False)
+    scale: float | NDArray[np.float64] = field(init=False)
     guarantee: PrivacyGuarantee = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,7 +150,7 @@ class _Perturbation(Released):
     def _dimension(self) -> int:
         """Return how many entries of a row are noisy, for noise that has to know it."""
 
-    def _scale(self, size: float) -> float | NDArray:
+    def _scale(self, size: float) -> float | NDArray[np.float64]:
         """Return the size of each entry's noise."""
         return size
 
@@ -162,11 +162,11 @@ class _Perturbation(Released):
 
     def _noisy(
         self,
-        values: NDArray,
+        values: NDArray[np.float64],
         rng: Seed,
         grid: Step | None,
         exact: list[Rational] | None = None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return values plus noise, of their `exact` numbers where these differ."""
         noise = RowNoise(self.family, self._law, self.scale)
         if rng is None:
@@ -323,7 +323,7 @@ class InputPerturbation(_Perturbation):
     def _sensitivity(self) -> float:
         return cast("InBall", self._inputs).reach_in_units(self._law.shift_norm)
 
-    def _scale(self, size: float) -> float | NDArray:
+    def _scale(self, size: float) -> float | NDArray[np.float64]:
         radii = cast("InBall", self._inputs).radii
         if radii is None:
             return size
@@ -442,7 +442,7 @@ class OutputPerturbation(_Perturbation):
         grid: Step | None = None,
         resolution: Step | None = None,
         counts: bool = False,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """The model's answer to x, plus noise, released exactly or simulated with `rng`.
 
         Arguments and errors are those of `InputPerturbation.__call__`. Integers or labels,
@@ -495,7 +495,9 @@ class OutputPerturbation(_Perturbation):
         return steepness, bound.p, f"certified, {bound.method}"
 
 
-def real_outputs(model: Callable[..., Any], x: NDArray) -> NDArray:
+def real_outputs(
+    model: Callable[..., Any], x: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The model's answer to a copy of x: finite real numbers."""
     outputs = _answer(model, x.copy(), np.asarray)
     if outputs.dtype.kind != "f":
@@ -514,12 +516,12 @@ def real_outputs(model: Callable[..., Any], x: NDArray) -> NDArray:
 
 def _answer(
     model: Callable[..., Any],
-    x: NDArray,
+    x: NDArray[np.float64],
     read: Callable[..., Any] = lambda outputs: outputs,
 ) -> Any:
     """The model's answer, read and checked where nothing that it raises is shown."""
 
-    def ask(x: NDArray) -> tuple[Any, tuple[int, ...]]:
+    def ask(x: NDArray[np.float64]) -> tuple[Any, tuple[int, ...]]:
         outputs = read(model(x))
         return outputs, np.shape(outputs) if x.ndim > 1 else ()
 

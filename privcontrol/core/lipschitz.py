@@ -113,7 +113,7 @@ class LipschitzBound(float, Frozen):
         return partial(LipschitzBound, **vars(self)), (float(self),)
 
 
-def checked_inputs(x: ArrayLike, size: int) -> NDArray:
+def checked_inputs(x: ArrayLike, size: int) -> NDArray[np.float64]:
     """Inputs (in,) or (batch, in)."""
     inputs = real_array(x, "x")
     if inputs.ndim not in (1, 2) or inputs.shape[-1] != size:
@@ -218,7 +218,7 @@ def _conjugate(p: float) -> float:
     return 1.0 if p == math.inf else p / (p - 1)
 
 
-def _largest(vectors: NDArray, norm: float) -> float:
+def _largest(vectors: NDArray[np.float64], norm: float) -> float:
     """Return the largest norm of the rows, rounded up."""
     if norm == math.inf:
         return float(np.abs(vectors).max())
@@ -231,7 +231,7 @@ def _largest(vectors: NDArray, norm: float) -> float:
     return float(_sizes(vectors, norm).max())
 
 
-def _sizes(vectors: NDArray, norm: float) -> NDArray:
+def _sizes(vectors: NDArray[np.float64], norm: float) -> NDArray[np.float64]:
     """Return the p-norms of the rows for a finite p, rounded up.
 
     The power p makes p times the entries' relative error, and its root undoes that. A
@@ -243,7 +243,7 @@ def _sizes(vectors: NDArray, norm: float) -> NDArray:
     return largest[:, 0] * sums * (1 + (vectors.shape[1] + 20) * EPS)
 
 
-def _at_corners(matrix: NDArray, q: float) -> float:
+def _at_corners(matrix: NDArray[np.float64], q: float) -> float:
     """Return max ||M s||_q over signs s, where a convex function on a box is largest."""
     columns = matrix.shape[1]
     size = float(np.abs(matrix).max())
@@ -266,12 +266,12 @@ class _Known(NamedTuple):
     log: float
 
     @classmethod
-    def to_largest(cls, matrix: NDArray, a: float) -> _Known:
+    def to_largest(cls, matrix: NDArray[np.float64], a: float) -> _Known:
         """Return that to l_inf."""
         return cls(a, 0.0, math.log(_largest(matrix, _conjugate(1 / a))))
 
     @classmethod
-    def from_sum(cls, matrix: NDArray, b: float) -> _Known:
+    def from_sum(cls, matrix: NDArray[np.float64], b: float) -> _Known:
         """Return that from l_1."""
         q = 1 / b if b else math.inf
         return cls(1.0, b, math.log(_largest(matrix.T, q)))
@@ -285,7 +285,7 @@ class _Known(NamedTuple):
         return (1 - theta) * self.log + theta * other.log + 2 * EPS * doubt
 
 
-def _interpolated(matrix: NDArray, p: float, q: float) -> float:
+def _interpolated(matrix: NDArray[np.float64], p: float, q: float) -> float:
     """Bound the norm for p <= q by Riesz and Thorin, from the cheapest pair of norms.
 
     A line through (1/p, 1/q) ends where the norm is known: at (1/2, 1/2), at (1, s), the
@@ -425,7 +425,7 @@ def feedforward_lipschitz(
 # -- reading a network ---------------------------------------------------------------
 
 
-def _chained(weights: object) -> list[NDArray]:
+def _chained(weights: object) -> list[NDArray[np.float64]]:
     """Return matrices (out, in), each of which takes what the one before gives."""
     layers = sequence_of(weights, "weights", "layers")
     matrices = [real_array(W, f"weights[{k}]") for k, W in enumerate(layers)]
@@ -448,7 +448,9 @@ def _chained(weights: object) -> list[NDArray]:
     return matrices
 
 
-def _scikit_learn(model: BaseEstimator) -> tuple[list[NDArray], tuple[float, float]]:
+def _scikit_learn(
+    model: BaseEstimator,
+) -> tuple[list[NDArray[np.float64]], tuple[float, float]]:
     """Return the matrices and the slopes of a fitted multi-layer perceptron."""
     if not hasattr(model, "coefs_"):
         raise ValueError(
@@ -463,7 +465,9 @@ def _scikit_learn(model: BaseEstimator) -> tuple[list[NDArray], tuple[float, flo
 # -- bounds --------------------------------------------------------------------------
 
 
-def _product(matrices: list[NDArray], slopes: Slopes, p: float, q: float) -> float:
+def _product(
+    matrices: list[NDArray[np.float64]], slopes: Slopes, p: float, q: float
+) -> float:
     """Return the least product of induced norms, one layer of which leads from p to q."""
     with working_bits():
         steepness = Ball(1)
@@ -479,7 +483,9 @@ def _product(matrices: list[NDArray], slopes: Slopes, p: float, q: float) -> flo
     return min(products)
 
 
-def _merged(matrices: list[NDArray], slopes: Slopes) -> tuple[list[BallMatrix], Slopes]:
+def _merged(
+    matrices: list[NDArray[np.float64]], slopes: Slopes
+) -> tuple[list[BallMatrix], Slopes]:
     """Return the network without linear activations, whose neighbours are multiplied."""
     kept = [ball_matrix(matrices[0])]
     intervals = []
@@ -644,7 +650,7 @@ class _Activation(NamedTuple):
     ``slopes(low, high)`` are floats below and above all slopes between these points.
     """
 
-    values: Callable[[NDArray], NDArray]
+    values: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     value: Callable[[Ball], Ball]
     slopes: Callable[[Ball, Ball], tuple[float, float]]
 
@@ -715,10 +721,10 @@ class ClippedNetwork(CheckedFields):
     (array([2.]), array([4.]), 1.0)
     """
 
-    weights: Sequence[NDArray]
-    biases: Sequence[NDArray]
-    low: NDArray
-    high: NDArray
+    weights: Sequence[NDArray[np.float64]]
+    biases: Sequence[NDArray[np.float64]]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     activation: str = "relu"
 
     def __post_init__(self) -> None:
@@ -743,7 +749,7 @@ class ClippedNetwork(CheckedFields):
         one_of(self.activation, "activation", tuple(_ACTIVATIONS))
         self._set(weights=tuple(weights), biases=tuple(biases), **ends)
 
-    def __call__(self, x: ArrayLike) -> NDArray:
+    def __call__(self, x: ArrayLike) -> NDArray[np.float64]:
         """The outputs (out,) or (batch, out) for x of shape (in,) or (batch, in)."""
         inputs = checked_inputs(x, len(self.low))
         inside = np.clip(inputs, self.low, self.high)
@@ -800,7 +806,7 @@ class ClippedNetwork(CheckedFields):
             value = float_above(value + EPS * len(weights) * float(sizes))
         return LipschitzBound(value, p=p, q=q, method=f"{bound.method} on a box")
 
-    def _slopes(self) -> list[NDArray]:
+    def _slopes(self) -> list[NDArray[np.float64]]:
         """The least and greatest slope (2, m) on the box of m neurons, by layers."""
         activation = _ACTIVATIONS[self.activation]
         found = []
@@ -829,18 +835,18 @@ class ClippedNetwork(CheckedFields):
 class _Layer(CheckedFields, ABC):
     """A layer on R^n with a certificate."""
 
-    weight: NDArray
-    bias: NDArray
-    q: NDArray
-    inverse_T: NDArray = field(init=False)
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    q: NDArray[np.float64]
+    inverse_T: NDArray[np.float64] = field(init=False)
 
     @property
     @abstractmethod
-    def matrix(self) -> NDArray | scipy.sparse.csr_array:
+    def matrix(self) -> NDArray[np.float64] | scipy.sparse.csr_array:
         """W, with the columns of each neuron's places next to each other."""
 
     @abstractmethod
-    def _overlaps(self) -> NDArray:
+    def _overlaps(self) -> NDArray[np.float64]:
         """Upper bounds (m, m) of what two neurons have in common, |W'W| if dense."""
 
     @property
@@ -848,7 +854,7 @@ class _Layer(CheckedFields, ABC):
         """Number of entries n."""
         return self.matrix.shape[0]
 
-    def _weigh(self, alive: NDArray, terms: int) -> None:
+    def _weigh(self, alive: NDArray[np.bool_], terms: int) -> None:
         """Read bias and scales, and set T^{-1}, rounded down.
 
         It is zero for a neuron without weights.
@@ -870,7 +876,7 @@ class _Layer(CheckedFields, ABC):
                 "rescale them"
             )
 
-    def _row_sums(self) -> NDArray:
+    def _row_sums(self) -> NDArray[np.float64]:
         """sum_j |W'W|_ij q_j / q_i, rounded up."""
         sizes = self._overlaps()
         terms = sizes.size + len(sizes)
@@ -892,12 +898,12 @@ class _Layer(CheckedFields, ABC):
         """
         return float(np.max(self._row_sums() * self.inverse_T) * (1 + 4 * EPS))
 
-    def __call__(self, x: ArrayLike) -> NDArray:
+    def __call__(self, x: ArrayLike) -> NDArray[np.float64]:
         """The layer's output for x of shape (n,) or, with a batch on axis 0, (batch, n)."""
         inputs = checked_inputs(x, self.size)
         return self._answers(np.atleast_2d(inputs)).reshape(inputs.shape)
 
-    def _answers(self, rows: NDArray) -> NDArray:
+    def _answers(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """The layer's output (batch, n) for a batch that has been checked."""
         W = self.matrix
         places = W.shape[1] // len(self.bias)
@@ -959,10 +965,10 @@ class SLLLayer(_Layer):
         return f"SLLLayer(width={self.weight.shape[0]}, neurons={self.weight.shape[1]})"
 
     @property
-    def matrix(self) -> NDArray:
+    def matrix(self) -> NDArray[np.float64]:
         return self.weight
 
-    def _overlaps(self) -> NDArray:
+    def _overlaps(self) -> NDArray[np.float64]:
         sizes = np.abs(self.weight)
         slack = (len(sizes) + 2) * EPS * (sizes.T @ sizes)
         return np.abs(self.weight.T @ self.weight) + slack
@@ -1043,7 +1049,7 @@ class SLLConvolution(_Layer):
             blocks.append(scipy.sparse.coo_array(entries, shape=shape))
         return scipy.sparse.hstack(blocks, format="csr")
 
-    def _overlaps(self) -> NDArray:
+    def _overlaps(self) -> NDArray[np.float64]:
         """sum_s |(K_i * K_j)(s)| over all shifts s of one filter against another."""
         _, channels, height, width = self.weight.shape
         around = [(0, 0), (0, 0), (height - 1,) * 2, (width - 1,) * 2]
@@ -1084,8 +1090,8 @@ class SLLNetwork(CheckedFields):
     """
 
     layers: Sequence[SLLLayer | SLLConvolution]
-    head: NDArray
-    head_bias: NDArray | None = None
+    head: NDArray[np.float64]
+    head_bias: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         layers = tuple(sequence_of(self.layers, "layers", "layers"))
@@ -1108,13 +1114,13 @@ class SLLNetwork(CheckedFields):
     def __repr__(self) -> str:
         return f"SLLNetwork({len(self.layers)} layers, outputs={len(self.head)})"
 
-    def __call__(self, x: ArrayLike) -> NDArray:
+    def __call__(self, x: ArrayLike) -> NDArray[np.float64]:
         """The outputs (outputs,) or (batch, outputs) for x of shape (n,) or (batch, n)."""
         inputs = checked_inputs(x, self.head.shape[1])
         inside = np.atleast_2d(inputs)
         for layer in self.layers:
             inside = layer._answers(inside)
-        answers = inside @ self.head.T + self.head_bias
+        answers = inside @ self.head.T + self.head_bias  # type: ignore[operator]
         return answers.reshape(*inputs.shape[:-1], len(self.head))
 
     @property

@@ -65,14 +65,16 @@ MOST_ATTAINING = 64
 _ELLIPSOIDS = 6
 
 
-def attaining(sizes: NDArray) -> tuple[int, ...]:
+def attaining(sizes: NDArray[np.float64]) -> tuple[int, ...]:
     """Return the indices (at most 64) of the moves that attain the largest norm."""
     largest = sizes >= sizes.max() * (1 - 1e-9)
     indices = np.flatnonzero(largest)[:MOST_ATTAINING]
     return tuple(indices.tolist())
 
 
-def spanned(rows: NDArray, others: NDArray) -> NDArray:
+def spanned(
+    rows: NDArray[np.float64], others: NDArray[np.float64]
+) -> NDArray[np.bool_]:
     """Return a mask (n,) of the rows (n, k) that are combinations of others (q, k)."""
     sizes = column_norms(others.T)
     present = sizes > 0
@@ -92,16 +94,18 @@ class Query(Protocol):
     def size(self) -> int: ...
 
     @property
-    def response(self) -> NDArray: ...
+    def response(self) -> NDArray[np.float64]: ...
 
     @property
-    def rounding(self) -> NDArray: ...
+    def rounding(self) -> NDArray[np.float64]: ...
 
     def _applied(
-        self, data: NDArray, errors: NDArray | None
-    ) -> tuple[NDArray, NDArray]: ...
+        self, data: NDArray[np.float64], errors: NDArray[np.float64] | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
-    def _ball_product(self, data: NDArray | Sequence[Any]) -> BallMatrix | None: ...
+    def _ball_product(
+        self, data: NDArray[np.float64] | Sequence[Any]
+    ) -> BallMatrix | None: ...
 
 
 class Moves(ABC):
@@ -119,25 +123,31 @@ class Moves(ABC):
 
     @property
     @abstractmethod
-    def vectors(self) -> NDArray:
+    def vectors(self) -> NDArray[np.float64]:
         """The moves, or the axes of the ball, in tangent coordinates (k, M)."""
 
     @abstractmethod
-    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
+    def sizes(
+        self, shifts: NDArray[np.float64], norm: float = 2
+    ) -> NDArray[np.float64]:
         """Return the norms (M,) of the moves' shifts, of a ball the largest (1,).
 
         They are above the roundings of their sums.
         """
 
     @abstractmethod
-    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+    def enlarged(
+        self, shifts: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return shifts as large as any within the bounds of their errors."""
 
-    def worst_shift(self, shifts: NDArray, norm: float = 2) -> float:
+    def worst_shift(self, shifts: NDArray[np.float64], norm: float = 2) -> float:
         """Return the largest norm of the shift of a move, rounded up."""
         return float_above(self.sizes(shifts, norm).max(), 2)
 
-    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+    def attaining(
+        self, shifts: NDArray[np.float64], norm: float = 2
+    ) -> tuple[int, ...]:
         """Return the indices of `vectors` with the largest shifts, none of a ball."""
         return attaining(self.sizes(shifts, norm))
 
@@ -147,20 +157,22 @@ class Moves(ABC):
         return self.worst_shift(responses, norm) if responses.any() else 0.0
 
     @property
-    def moved(self) -> NDArray:
+    def moved(self) -> NDArray[np.bool_]:
         """Mask (k,) of the tangent coordinates that some move may change."""
         return np.any(self.vectors, axis=1)
 
-    def attained(self, indices: Sequence[int]) -> NDArray:
+    def attained(self, indices: Sequence[int]) -> NDArray[np.float64]:
         """Return the moves (k, s) with these indices, of a ball its axes."""
         return self.vectors[:, list(indices)]
 
-    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+    def output_responses(
+        self, query: Query
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the responses (m, M) of a query to `vectors`, and bounds of their errors."""
         responses = query.response @ self.vectors
         return responses, query.rounding @ np.abs(self.vectors)
 
-    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray[np.float64]]:
         """Return `output_responses` as balls, and bounds of the errors beyond them."""
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
@@ -189,29 +201,35 @@ class FiniteMoves(Moves):
     nothing is computed from those.
     """
 
-    columns: NDArray  # the moves in tangent coordinates (k, M)
+    columns: NDArray[np.float64]  # the moves in tangent coordinates (k, M)
     exact: bool = field(default=True, kw_only=True)
     #: The moves in data space (n, M).
-    data: NDArray | None = field(default=None, kw_only=True)
+    data: NDArray[np.float64] | None = field(default=None, kw_only=True)
     #: Bounds of the errors of `data`, or of `columns` without data.
-    errors: NDArray | None = field(default=None, kw_only=True)
+    errors: NDArray[np.float64] | None = field(default=None, kw_only=True)
     #: `data` as M columns of exact rationals.
     rationals: list[Any] | None = field(default=None, kw_only=True, repr=False)
 
     @property
-    def vectors(self) -> NDArray:
+    def vectors(self) -> NDArray[np.float64]:
         return self.columns
 
-    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
+    def sizes(
+        self, shifts: NDArray[np.float64], norm: float = 2
+    ) -> NDArray[np.float64]:
         return column_norms(shifts, norm) * (1 + EPS * (len(shifts) + 2))
 
-    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+    def enlarged(
+        self, shifts: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         grown = np.abs(shifts) + errors
         # an error below a unit of rounding would vanish in this sum
         above = np.where(errors > 0, round_up(grown), grown)
         return np.copysign(above, shifts)
 
-    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+    def output_responses(
+        self, query: Query
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if self.data is None:
             responses, bounds = super().output_responses(query)
             if self.errors is not None:
@@ -220,7 +238,7 @@ class FiniteMoves(Moves):
             return responses, bounds
         return query._applied(self.data, self.errors)
 
-    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray[np.float64]]:
         source = self.data if self.errors is None else self.rationals
         product = None if source is None else query._ball_product(source)
         if product is None:
@@ -228,7 +246,7 @@ class FiniteMoves(Moves):
         return product, np.zeros((query.size, self.columns.shape[1]))
 
     @property
-    def moved(self) -> NDArray:
+    def moved(self) -> NDArray[np.bool_]:
         moved = np.any(self.columns, axis=1)
         if self.errors is not None and self.data is None:
             moved = moved | self.errors.any(axis=1)
@@ -275,15 +293,15 @@ class EllipsoidMoves(Moves):
 
     is_ball: ClassVar[bool] = True
 
-    factor: NDArray
+    factor: NDArray[np.float64]
     exact: bool = field(default=True, kw_only=True)
 
     @property
-    def vectors(self) -> NDArray:
+    def vectors(self) -> NDArray[np.float64]:
         return self.factor
 
     @staticmethod
-    def largest(image: NDArray, norm: float = 2) -> float:
+    def largest(image: NDArray[np.float64], norm: float = 2) -> float:
         """Return the largest norm of ``image @ u`` over the unit ball.
 
         In the 1-norm, where the maximum is NP-hard, it is an upper bound, mostly within 2 %.
@@ -317,14 +335,20 @@ class EllipsoidMoves(Moves):
                 on_ellipsoid = on_ellipsoid @ (axes.T * np.sqrt(values))
         return float(np.ldexp(size, exponent))
 
-    def sizes(self, shifts: NDArray, norm: float = 2) -> NDArray:
+    def sizes(
+        self, shifts: NDArray[np.float64], norm: float = 2
+    ) -> NDArray[np.float64]:
         rounding = 1e-14 + 4 * EPS * len(shifts)
         return np.array([self.largest(shifts, norm) * (1 + rounding)])
 
-    def attaining(self, shifts: NDArray, norm: float = 2) -> tuple[int, ...]:
+    def attaining(
+        self, shifts: NDArray[np.float64], norm: float = 2
+    ) -> tuple[int, ...]:
         return ()
 
-    def enlarged(self, shifts: NDArray, errors: NDArray) -> NDArray:
+    def enlarged(
+        self, shifts: NDArray[np.float64], errors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         size = np.linalg.norm(shifts, 2)
         if not size:
             return errors
@@ -332,7 +356,7 @@ class EllipsoidMoves(Moves):
         share = math.sqrt(len(shifts)) * _length(errors.ravel()) / size
         return shifts * (1 + share)
 
-    def attained(self, indices: Sequence[int]) -> NDArray:
+    def attained(self, indices: Sequence[int]) -> NDArray[np.float64]:
         return self.factor
 
 
@@ -353,7 +377,7 @@ class Component:
     ``dimension`` is k as found in floating point.
     """
 
-    index: NDArray
+    index: NDArray[np.intp]
     table: RationalMatrix
     by_kernel: bool
     dimension: int
@@ -424,7 +448,9 @@ class Component:
                 yield self.index[list(support)].tolist(), [x for x in move if x]
 
 
-def split(source: NDArray, freedom: NDArray | None) -> list[Component]:
+def split(
+    source: NDArray[np.float64], freedom: NDArray[np.float64] | None
+) -> list[Component]:
     """Return the components of entries that the rows of a source (q, n) tie together.
 
     The source holds constraints of a manifold, and ``freedom`` (n,) the diagonal of the
@@ -461,7 +487,7 @@ def refuse_long(components: Sequence[Component]) -> None:
     )
 
 
-def stretched(moves: Iterable[Sparse], radii: NDArray) -> Iterator[Sparse]:
+def stretched(moves: Iterable[Sparse], radii: NDArray[np.float64]) -> Iterator[Sparse]:
     """Yield the largest move along each circuit for radii (n,), 0 if not protected.
 
     Some protected entry moves by its radius, and no other one that moves by less than
@@ -480,7 +506,7 @@ def stretched(moves: Iterable[Sparse], radii: NDArray) -> Iterator[Sparse]:
 
 
 def chart_moves(
-    kernel: RationalMatrix, radii: NDArray, charts: Iterable[Iterable[int]]
+    kernel: RationalMatrix, radii: NDArray[np.float64], charts: Iterable[Iterable[int]]
 ) -> list[Sparse]:
     """Return the moves N_d^-1 e_i mu_i of each chart d and each protected entry i of it.
 
@@ -513,12 +539,12 @@ def chart_moves(
 
 def rounded(
     moves: Iterable[Sparse], size: int
-) -> tuple[NDArray, list[list[Rational]] | None]:
+) -> tuple[NDArray[np.float64], list[list[Rational]] | None]:
     """Return exact moves as doubles (n, M) within a relative `EPS`.
 
     If they are few, they are returned as rationals, too.
     """
-    columns: list[NDArray] = []
+    columns: list[NDArray[np.float64]] = []
     exact: list[list[Rational]] = []
     for support, entries in moves:
         places = list(support)
@@ -544,7 +570,7 @@ def rounded(
     return data, exact if len(exact) == len(columns) else None
 
 
-def refuse_range(entries: NDArray) -> None:
+def refuse_range(entries: NDArray[np.float64]) -> None:
     """Raise an error if numbers that are not zero leave the range of the doubles."""
     sizes = np.abs(entries)
     if not ((sizes > np.finfo(float).tiny) & (sizes < np.inf)).all():
@@ -625,15 +651,15 @@ class AffineManifold(Frozen):
     (2, 1, True)
     """
 
-    kernel: NDArray
-    origin: NDArray
+    kernel: NDArray[np.float64]
+    origin: NDArray[np.float64]
     labels: tuple[str, ...]
     pinned: tuple[str, ...]
 
     #: D and b, where the manifold was made of them.
-    _constraint: tuple[NDArray, NDArray] | None = None
+    _constraint: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     #: The same in units in which the largest entry of a row is about one.
-    _levels: tuple[NDArray, NDArray]
+    _levels: tuple[NDArray[np.float64], NDArray[np.float64]]
     _estimated_error: float = 0.0
 
     #: Number of samples of a trajectory; None where the data are no trajectory.
@@ -741,8 +767,8 @@ class AffineManifold(Frozen):
 
     def _complete(
         self,
-        N: NDArray,
-        origin: NDArray,
+        N: NDArray[np.float64],
+        origin: NDArray[np.float64],
         labels: Sequence[str] | None,
         pinned: str,
         tolerance: float,
@@ -779,12 +805,12 @@ class AffineManifold(Frozen):
         )
 
     @property
-    def D(self) -> NDArray:
+    def D(self) -> NDArray[np.float64]:
         """The constraints' matrix (q, n) as given; for a given kernel, rows across it."""
         return self._equations[0]
 
     @property
-    def b(self) -> NDArray:
+    def b(self) -> NDArray[np.float64]:
         """The constraints' offset (q,) in D x + b = 0.
 
         Examples
@@ -796,7 +822,7 @@ class AffineManifold(Frozen):
         return self._equations[1]
 
     @cached_property
-    def _equations(self) -> tuple[NDArray, NDArray]:
+    def _equations(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """D and b; of a given kernel, an orthonormal basis of what is normal to it."""
         if self._constraint is not None:
             return self._constraint
@@ -844,7 +870,7 @@ class AffineManifold(Frozen):
     # -- points and tangents -----------------------------------------------------------
 
     @cached_property
-    def _orthonormal(self) -> tuple[NDArray, NDArray]:
+    def _orthonormal(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """An orthonormal basis Q (n, k) of the tangents, and a kernel inverse (k, n)."""
         if self._constraint is not None:
             return self.kernel, self.kernel.T
@@ -854,7 +880,7 @@ class AffineManifold(Frozen):
         inverse = scipy.linalg.solve_triangular(R, Q.T)
         return Q, inverse / scales[:, None]
 
-    def tangent(self, moves: NDArray) -> NDArray:
+    def tangent(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return tangent coordinates (k, M) of moves N z (n, M), else a `ValueError`.
 
         Parameters
@@ -886,7 +912,7 @@ class AffineManifold(Frozen):
             )
         return self._coordinates(moves)
 
-    def _coordinates(self, moves: NDArray) -> NDArray:
+    def _coordinates(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
         _, inverse = self._orthonormal
         if _MOST_SPARSE * np.count_nonzero(moves) < moves.size:
@@ -938,7 +964,7 @@ class AffineManifold(Frozen):
             return self._is_level(point, away, rtol)
         return self.residual(point) <= rtol * (_length(point) + away) < math.inf
 
-    def _is_level(self, point: NDArray, away: float, rtol: float) -> bool:
+    def _is_level(self, point: NDArray[np.float64], away: float, rtol: float) -> bool:
         """Return whether a point meets every constraint, up to its own terms' relative rtol."""
         rows, levels = self._levels
         with np.errstate(over="ignore"):
@@ -946,7 +972,7 @@ class AffineManifold(Frozen):
             terms = column_norms(rows.T) * (_length(point) + away) + np.abs(levels)
         return bool(((misses <= rtol * terms) & (terms < np.inf)).all())
 
-    def project(self, x: ArrayLike) -> NDArray:
+    def project(self, x: ArrayLike) -> NDArray[np.float64]:
         """Return the point of the manifold that is nearest to x (n,) in the 2-norm.
 
         It prepares data that were rounded off the manifold. The guarantee is about the
@@ -976,7 +1002,7 @@ class AffineManifold(Frozen):
         Q, _ = self._orthonormal
         return self.origin + Q @ (Q.T @ (point - self.origin))
 
-    def _point(self, x: ArrayLike) -> NDArray:
+    def _point(self, x: ArrayLike) -> NDArray[np.float64]:
         """Private data (n,), checked without showing them."""
         point = real_array(x, "x")
         if point.shape != (self.size,):
@@ -986,7 +1012,7 @@ class AffineManifold(Frozen):
     # -- circuits ----------------------------------------------------------------------
 
     def circuit_moves(
-        self, radii: NDArray, charts: str | Iterable[Iterable[int]] = "all"
+        self, radii: NDArray[np.float64], charts: str | Iterable[Iterable[int]] = "all"
     ) -> FiniteMoves:
         """Return the worst moves of DPAM Definition 4 for ``radii`` (n,), 0 if unprotected.
 
@@ -1040,14 +1066,14 @@ class AffineManifold(Frozen):
             moves.append(sparse((kernel * column).entries()))
         return self._finite(moves)
 
-    def _sizes(self, radii: ArrayLike) -> NDArray:
+    def _sizes(self, radii: ArrayLike) -> NDArray[np.float64]:
         """Radii (n,), of which none is negative."""
         sizes = real_array(radii, "radii", shape=(self.size,))
         if (sizes < 0).any():
             raise ValueError("radii: expected numbers >= 0, got a negative one")
         return sizes
 
-    def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
+    def ball_vertices(self, radii: NDArray[np.float64]) -> FiniteMoves | None:
         """Return the vertices of the 1-ball, which are scaled circuits.
 
         The ball is sum abs(v_i) / radii_i <= 1. None if the circuits would take
@@ -1109,7 +1135,7 @@ def _name(label: object) -> str:
         ) from None
 
 
-def _length(vector: NDArray) -> float:
+def _length(vector: NDArray[np.float64]) -> float:
     """The 2-norm of a vector of any size that a double can hold."""
     return float(column_norms(vector[:, None])[0])
 

@@ -88,7 +88,7 @@ class Mechanism:
         return Covered(self.query, self.noise)
 
     @property
-    def padding(self) -> NDArray | None:
+    def padding(self) -> NDArray[np.float64] | None:
         """Sizes (m,) of the independent noise that a release adds to ``noise``.
 
         It is of the noise's family, 2^-26 (Gaussian) or 2^-20 (Laplace) of each entry's
@@ -105,7 +105,7 @@ class Mechanism:
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
         counts: bool = False,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + gamma, exactly without `rng` and simulated with it.
 
         Without `rng` the release is the real number F x + gamma, with random bits of the
@@ -175,13 +175,13 @@ class Mechanism:
     def release_exactly(
         self,
         x: ArrayLike,
-        factor: NDArray | RationalMatrix,
+        factor: NDArray[np.float64] | RationalMatrix,
         *,
         size: int | None,
         grid: Step | Sequence[Step] | None,
         resolution: Step | Sequence[Step] | None,
         counts: bool,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + factor eta and the padding, rounded once.
 
         ``factor`` (m, r) is what the noise's own is the rounding of. ``size``,
@@ -209,7 +209,7 @@ class Mechanism:
 
     def _data(
         self, x: ArrayLike, resolution: Step | Sequence[Step] | None, counts: bool
-    ) -> tuple[list[Rational], NDArray]:
+    ) -> tuple[list[Rational], NDArray[np.float64]]:
         """Return the data as rational numbers and as doubles, checked."""
         manifold = self.query.manifold
         exact, doubles = exact_data(x, "x", resolution, counts=counts)
@@ -259,7 +259,7 @@ class Mechanism:
 
     def shifts(
         self, moves: Moves, *, certified: bool = True
-    ) -> tuple[NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the shifts Lambda^+ G z (r, M) of the moves z, and bounds of the errors.
 
         What a move leaves to the padding is counted in its column. Shifts that are not
@@ -284,7 +284,9 @@ def diagonal_of(noise: BallNoise) -> RationalMatrix:
     return RationalMatrix(table)
 
 
-def beside(factor: NDArray | RationalMatrix, sizes: NDArray) -> RationalMatrix:
+def beside(
+    factor: NDArray[np.float64] | RationalMatrix, sizes: NDArray[np.float64]
+) -> RationalMatrix:
     """Add a column to a factor (m, r) for each independent size that is not 0."""
     if not isinstance(factor, RationalMatrix):
         factor = rational_matrix(factor)

@@ -61,7 +61,7 @@ class ModelInput(ABC):
 
     def read(
         self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
-    ) -> tuple[list[Rational] | None, NDArray]:
+    ) -> tuple[list[Rational] | None, NDArray[np.float64]]:
         """Return checked inputs as rational numbers, where those matter, and as doubles."""
         check_counted(counts, resolution)
         exact: list[Rational] | None = None
@@ -99,7 +99,7 @@ class InBall(ModelInput):
         object.__setattr__(self, "size", len(radii))
 
     @property
-    def radii(self) -> NDArray | None:
+    def radii(self) -> NDArray[np.float64] | None:
         """The radius of each entry, None where one is that of all."""
         radius = self.hidden.radius
         return np.array(radius) if isinstance(radius, tuple) else None
@@ -126,7 +126,7 @@ class InBall(ModelInput):
         return float_above(radius * _length(np.ones(self.size), q, p), 3)
 
 
-def _length(radii: NDArray, q: float, p: float) -> float:
+def _length(radii: NDArray[np.float64], q: float, p: float) -> float:
     """Return sup ||v||_q over ||v / radii||_p <= 1, rounded up (Hoelder's inequality)."""
     if p <= q:
         return float(radii.max())
@@ -140,8 +140,8 @@ def _length(radii: NDArray, q: float, p: float) -> float:
 class InBox(InBall):
     """Any two inputs of a box, to which they are clipped."""
 
-    low: NDArray
-    high: NDArray
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
     _rounds = True  # any two inputs are hidden from each other, rounded or not
 
@@ -184,7 +184,7 @@ class InBox(InBall):
 
     def read(
         self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
-    ) -> tuple[list[Rational] | None, NDArray]:
+    ) -> tuple[list[Rational] | None, NDArray[np.float64]]:
         exact, inputs = super().read(x, resolution, counts, rng)
         if exact:
             ends = zip(map(rational, self.low), map(rational, self.high), strict=True)
@@ -256,7 +256,7 @@ class InMetric(InBall):
 
     def read(
         self, x: ArrayLike, resolution: Step | None, counts: bool, rng: Seed
-    ) -> tuple[list[Rational] | None, NDArray]:
+    ) -> tuple[list[Rational] | None, NDArray[np.float64]]:
         advice = "Try the map on public inputs of this shape"
         mapped = answer(self.function, "metric", advice, x)
         return super().read(real_array(mapped, "metric"), resolution, counts, rng)

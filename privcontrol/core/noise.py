@@ -52,7 +52,7 @@ MOST_NEAR = 400
 
 
 def laplace_shape(
-    basis: MoveBasis, rows: NDArray, *, counted: int | None = None
+    basis: MoveBasis, rows: NDArray[np.float64], *, counted: int | None = None
 ) -> Shape:
     """Find a cheap cross-polytope around the moves of a basis.
 
@@ -67,7 +67,7 @@ def laplace_shape(
     return Shape(shape.factor, 2 * ellipsoid.lower_bound)
 
 
-def around_ball(rows: NDArray) -> Shape:
+def around_ball(rows: NDArray[np.float64]) -> Shape:
     """Find the cheapest cross-polytope around the unit ball of q coordinates.
 
     ``rows`` H (m, q) are those of a weight W = H^T H. Corners lie on its eigenvectors. The
@@ -86,7 +86,7 @@ def around_ball(rows: NDArray) -> Shape:
     return Shape(axes.T * corners(sizes), bound)
 
 
-def corners(sizes: NDArray) -> NDArray:
+def corners(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the corners on q axes of the cheapest cross-polytope around the unit ball.
 
     ``sizes`` (q,) are what a unit on each axis costs, as roots. Free axes cost a little.
@@ -96,7 +96,7 @@ def corners(sizes: NDArray) -> NDArray:
     return np.sqrt(priced.sum() / priced)
 
 
-def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
+def _priced(triangle: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
     """Price every direction in a weight's factor, and say whether one was free."""
     singular = scipy.linalg.svdvals(triangle)
     least = LEAST_PRICE * singular[0]
@@ -108,7 +108,7 @@ def _priced(triangle: NDArray) -> tuple[NDArray, bool]:
     return upper[:size].T, True
 
 
-def _cost(factor: NDArray, weight_factor: NDArray) -> float:
+def _cost(factor: NDArray[np.float64], weight_factor: NDArray[np.float64]) -> float:
     """Return 2 tr(L L^T B B^T), the weighted variance of Laplace noise."""
     return 2 * float(np.sum((weight_factor.T @ factor) ** 2))
 
@@ -116,7 +116,9 @@ def _cost(factor: NDArray, weight_factor: NDArray) -> float:
 # -- one column for each direction ---------------------------------------------------
 
 
-def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
+def enclosing_cross_polytope(
+    points: NDArray[np.float64], weight_factor: NDArray[np.float64]
+) -> Shape:
     """Find a cheap factor B (r, r) with ||B^{-1} p||_1 <= 1 for all points p (r, M).
 
     With L ``weight_factor`` (r, q) the cost is 2 tr(L L^T B B^T) (DPAM Theorem 2, eq.
@@ -146,13 +148,17 @@ def enclosing_cross_polytope(points: NDArray, weight_factor: NDArray) -> Shape:
     return Shape(factors[best], float(lower_bound))
 
 
-def _cheapest(factors: list[NDArray], weight_factor: NDArray) -> int:
+def _cheapest(
+    factors: list[NDArray[np.float64]], weight_factor: NDArray[np.float64]
+) -> int:
     """Return the place of the first factor that no other one beats clearly."""
     costs = np.array([_cost(factor, weight_factor) for factor in factors])
     return int(np.argmax(costs <= costs.min() * (1 + ALIKE)))
 
 
-def _cut(inverse: NDArray, points: NDArray) -> NDArray:
+def _cut(
+    inverse: NDArray[np.floating], points: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the basis C^+ times the largest ||C p||_1 (DPAM Algorithm 2)."""
     size = np.linalg.norm(inverse, axis=0)
     scaled = scipy.linalg.pinv(inverse / size)
@@ -165,8 +171,11 @@ def _cut(inverse: NDArray, points: NDArray) -> NDArray:
 
 
 def _descend(
-    start: NDArray, ellipsoid: NDArray, points: NDArray, weight_factor: NDArray
-) -> NDArray | None:
+    start: NDArray[np.floating],
+    ellipsoid: NDArray[np.floating],
+    points: NDArray[np.float64],
+    weight_factor: NDArray[np.float64],
+) -> NDArray[np.float64] | None:
     """Return an inverse C that lowers tr(W (C^T C)^{-1}) max_i ||C p_i||_1^2, if any.
 
     Coordinates make the ellipsoid a ball. They, the points and the start are rounded
@@ -200,7 +209,7 @@ def _descend(
     return inverse @ np.linalg.inv(frame)
 
 
-def _rounded(matrix: NDArray, bits: int) -> NDArray:
+def _rounded(matrix: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     """Round every entry to this many significant bits."""
     mantissa, exponent = np.frexp(matrix)
     integers = np.round(np.ldexp(mantissa, bits))
@@ -208,8 +217,11 @@ def _rounded(matrix: NDArray, bits: int) -> NDArray:
 
 
 def _smoothed_cost(
-    entries: NDArray, points: NDArray, weight: NDArray, temperature: float
-) -> tuple[float, NDArray]:
+    entries: NDArray[np.float64],
+    points: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    temperature: float,
+) -> tuple[float, NDArray[np.float64]]:
     """Return log tr(W (C^T C)^{-1}) + 2 log max_i ||C p_i||_1 and its gradient in C."""
     C = entries.reshape(-1, len(points))
     inverse_gram = np.linalg.inv(C.T @ C)
@@ -266,7 +278,7 @@ class Noise(Frozen, ABC):
     #: Whether only budgets with a delta above 0 (or in GDP) can be met.
     needs_delta: ClassVar[bool]
 
-    factor: NDArray
+    factor: NDArray[np.float64]
 
     def __init__(self, factor: ArrayLike) -> None:
         array = real_array(factor, "factor")
@@ -294,14 +306,14 @@ class Noise(Frozen, ABC):
         return self.factor.ndim == 1
 
     @property
-    def covariance(self) -> NDArray:
+    def covariance(self) -> NDArray[np.float64]:
         """Covariance (m, m) of gamma, formed on access."""
         if self.is_independent:
             return self.unit_variance * np.diag(self.factor**2)
         return self.unit_variance * self.factor @ self.factor.T
 
     @property
-    def std(self) -> NDArray:
+    def std(self) -> NDArray[np.float64]:
         """Standard deviation (m,) of each entry of gamma, in the published entry's unit.
 
         Examples
@@ -319,17 +331,23 @@ class Noise(Frozen, ABC):
 
     @staticmethod
     @abstractmethod
-    def standard(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         """Draw standard entries eta of a ``shape`` from the generator ``rng``."""
 
     @staticmethod
     @abstractmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+    def log_likelihood_ratio(
+        eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return log densities (M,) of ``eta`` (r, M) over those of eta - shift (r, 1)."""
 
     @classmethod
     @abstractmethod
-    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
+    def loss(
+        cls, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
         """Return the privacy loss of one release, rounded up.
 
         ``shifts`` (r, M) holds Lambda^+ G z of the ``moves``, and ``full_rank`` says
@@ -340,7 +358,7 @@ class Noise(Frozen, ABC):
     @abstractmethod
     def loss_of_columns(
         cls,
-        shifts: NDArray,
+        shifts: NDArray[np.float64],
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
@@ -368,7 +386,9 @@ class Noise(Frozen, ABC):
 
     @staticmethod
     @abstractmethod
-    def shape(basis: MoveBasis, rows: NDArray, *, counted: int | None = None) -> Shape:
+    def shape(
+        basis: MoveBasis, rows: NDArray[np.float64], *, counted: int | None = None
+    ) -> Shape:
         """Find a cheap factor whose unit ball holds every move of a ``basis``.
 
         ``rows`` (q, r) is H B for the basis responses B and the weight H^T H of the cost.
@@ -381,7 +401,7 @@ class Noise(Frozen, ABC):
         self,
         size: int | None = None,
         rng: int | np.random.SeedSequence | np.random.Generator | None = None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Draw gamma (m,), or ``size`` draws (size, m), from a seed or generator ``rng``.
 
         Parameters
@@ -414,7 +434,15 @@ class Noise(Frozen, ABC):
         return draws[0] if size is None else draws
 
     @cached_property
-    def _decomposition(self) -> tuple[NDArray, NDArray, NDArray, NDArray, NDArray]:
+    def _decomposition(
+        self,
+    ) -> tuple[
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+    ]:
         """Units of rows (m, 1) and columns (r, 1), and the SVD of the factor in them.
 
         Entries far apart in size are distinguished in units of their own. The columns' are
@@ -475,11 +503,15 @@ class GaussianNoise(Noise):
     shape = staticmethod(gaussian_shape)
 
     @staticmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+    def log_likelihood_ratio(
+        eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return (shift * (shift / 2 - eta)).sum(axis=0)
 
     @classmethod
-    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
+    def loss(
+        cls, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
         # exactly y-GDP, y the largest 2-norm of a shift (DPAM Theorem 1)
         size = moves.worst_shift(shifts, cls.shift_norm)
         attained = moves.attaining(shifts, cls.shift_norm)
@@ -488,7 +520,7 @@ class GaussianNoise(Noise):
     @classmethod
     def loss_of_columns(
         cls,
-        shifts: NDArray,
+        shifts: NDArray[np.float64],
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
@@ -540,11 +572,15 @@ class LaplaceNoise(Noise):
     shape = staticmethod(laplace_shape)
 
     @staticmethod
-    def log_likelihood_ratio(eta: NDArray, shift: NDArray) -> NDArray:
+    def log_likelihood_ratio(
+        eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return (np.abs(eta - shift) - np.abs(eta)).sum(axis=0)
 
     @classmethod
-    def loss(cls, shifts: NDArray, moves: Moves, full_rank: bool = True) -> PrivacyLoss:
+    def loss(
+        cls, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
+    ) -> PrivacyLoss:
         # exact for full column rank (DPAM Theorem 2)
         if moves.is_ball:
             return cls.loss_of_size(moves.worst_shift(shifts, cls.shift_norm))
@@ -553,7 +589,7 @@ class LaplaceNoise(Noise):
     @classmethod
     def loss_of_columns(
         cls,
-        shifts: NDArray,
+        shifts: NDArray[np.float64],
         moves: Iterable[int] | None = None,
         attained: tuple[int, ...] = (),
     ) -> PrivacyLoss:
@@ -586,14 +622,16 @@ def family_of(name: str) -> type[Noise]:
 # -- shifts --------------------------------------------------------------------------
 
 
-def times(factor: NDArray, columns: NDArray) -> NDArray:
+def times(
+    factor: NDArray[np.float64], columns: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return Lambda u (m, M) for ``columns`` u (r, M), of a factor (m, r) or (m,)."""
     if factor.ndim == 1:
         return factor[:, None] * columns
     return factor @ columns
 
 
-def whiten(noise: Noise, responses: NDArray) -> NDArray:
+def whiten(noise: Noise, responses: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the least shifts Lambda^+ s (r, M) of ``responses`` s (m, M)."""
     if noise.is_independent:
         sizes = np.where(noise.factor == 0, np.inf, noise.factor)
@@ -603,7 +641,7 @@ def whiten(noise: Noise, responses: NDArray) -> NDArray:
     return vt.T @ coordinates / columns
 
 
-def shifts_within(noise: Noise, bounds: NDArray) -> NDArray:
+def shifts_within(noise: Noise, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bound the least shifts (r, M) of responses within ``bounds`` (m, M)."""
     if noise.is_independent:
         within = np.abs(whiten(noise, bounds)) * (1 + EPS)

@@ -117,10 +117,10 @@ class PricedByShape:
     """Base of designs that say what other shapes of the same change would cost."""
 
     #: Designs the noise of each shape and returns its standard deviations.
-    shapes: Callable[[], dict[str, NDArray]] | None
+    shapes: Callable[[], dict[str, NDArray[np.float64]]] | None
 
     @cached_property
-    def price(self) -> dict[str, NDArray]:
+    def price(self) -> dict[str, NDArray[np.float64]]:
         """Standard deviations (p,) of noise for a level that is kept and for any shape.
 
         Both are for the same budget and the same ``duration``, as ``{"level": std, "any":
@@ -194,13 +194,13 @@ class NoiseDesign(PricedByShape):
     guarantee: PrivacyGuarantee
     cost: float = field(compare=False)
     lower_bound: float = field(compare=False)
-    attained: NDArray | None = field(default=None, compare=False)
-    tangent_factor: NDArray | None = field(default=None, compare=False)
+    attained: NDArray[np.float64] | None = field(default=None, compare=False)
+    tangent_factor: NDArray[np.float64] | None = field(default=None, compare=False)
     unit_bound: float = field(default=math.nan, compare=False)
     budget: PrivacyBudget | None = field(default=None, compare=False)
     releases: int = field(default=1, compare=False)
     laws: tuple[LawOption, ...] = field(default=(), compare=False)
-    shapes: Callable[[], dict[str, NDArray]] | None = field(
+    shapes: Callable[[], dict[str, NDArray[np.float64]]] | None = field(
         default=None, compare=False, repr=False
     )
 
@@ -211,7 +211,7 @@ class NoiseDesign(PricedByShape):
                 object.__setattr__(self, name, real_array(value, name))
 
     @property
-    def worst_moves(self) -> NDArray:
+    def worst_moves(self) -> NDArray[np.float64]:
         """Data-space moves (n, s) at which the guarantee is attained."""
         manifold = self.mechanism.query.manifold
         if self.attained is None:
@@ -333,7 +333,7 @@ class NoiseDesign(PricedByShape):
         grid: Step | Sequence[Step] | None = None,
         resolution: Step | Sequence[Step] | None = None,
         counts: bool = False,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + gamma by `Mechanism.release`, whose arguments it takes.
 
         Without `rng` the release is exact, and structured noise of a plant is drawn as

@@ -76,11 +76,11 @@ class OneDraw:
     def release(
         self,
         stacked: Mechanism,
-        F: NDArray,
+        F: NDArray[np.float64],
         noise: Noise,
-        data: NDArray,
+        data: NDArray[np.float64],
         grid: Step | None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Publish F x + factor eta and the padding of the noise, rounded once.
 
         It is the last one of the releases that are ``stacked``. They count as published from

@@ -105,7 +105,7 @@ class LinearQuery(Frozen):
     def _identity(self) -> tuple[object, ...]:
         if isinstance(self.matrix, np.ndarray):
             return (array_identity(self.matrix), self.manifold)
-        if isinstance(self.matrix, scipy.sparse.sparray | scipy.sparse.spmatrix):
+        if scipy.sparse.issparse(self.matrix):
             canonical = self.matrix.copy()
             canonical.sum_duplicates()
             canonical.eliminate_zeros()
@@ -119,12 +119,12 @@ class LinearQuery(Frozen):
         return self.matrix.shape[0]
 
     @cached_property
-    def response(self) -> NDArray:
+    def response(self) -> NDArray[np.float64]:
         """G = F N (m, k), the response of the published entries to a tangent move."""
         return real_array(self.matrix @ self.manifold.kernel, "F N")
 
     @cached_property
-    def rounding(self) -> NDArray:
+    def rounding(self) -> NDArray[np.float64]:
         """Bounds (m, k) of the errors of G; times |z| those of the product G z, too."""
         bounds = self._error_bounds(abs(self.manifold.kernel))
         error = kernel_error(self.manifold)
@@ -165,8 +165,8 @@ class LinearQuery(Frozen):
         return moves.sensitivity(self, norm)
 
     def _applied(
-        self, data: NDArray, errors: NDArray | None = None
-    ) -> tuple[NDArray, NDArray]:
+        self, data: NDArray[np.float64], errors: NDArray[np.float64] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return F v for data-space moves v (n, M), and bounds of the errors.
 
         ``errors`` (n, M) are bounds of those of the moves.
@@ -186,12 +186,12 @@ class LinearQuery(Frozen):
         return abs(self.matrix)
 
     @cached_property
-    def _operator_sizes(self) -> NDArray:
+    def _operator_sizes(self) -> NDArray[np.float64]:
         """|F| of a LinearOperator."""
         return np.abs(self.matrix @ np.eye(self.manifold.size))
 
     def _ball_product(
-        self, data: NDArray | Sequence[Sequence[Rational]]
+        self, data: NDArray[np.float64] | Sequence[Sequence[Rational]]
     ) -> BallMatrix | None:
         """Return F v (m, M) as balls for exact data-space moves v.
 
@@ -204,7 +204,7 @@ class LinearQuery(Frozen):
         if not is_quick(self.size, self.manifold.size, count):
             return None
         matrix = self.matrix
-        if isinstance(matrix, scipy.sparse.sparray | scipy.sparse.spmatrix):
+        if scipy.sparse.issparse(matrix):
             matrix = matrix.toarray()
         with working_bits(FINE_BITS):
             if isinstance(data, np.ndarray):
@@ -212,7 +212,7 @@ class LinearQuery(Frozen):
             columns = RationalMatrix([list(column) for column in data]).transpose()
             return ball_matrix(rational_matrix(matrix) * columns)
 
-    def _error_bounds(self, sizes: NDArray) -> NDArray:
+    def _error_bounds(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound the errors (m, M) of the products of F with columns.
 
         ``sizes`` (n, M) are the absolute values of the columns. Each sum of a
@@ -222,7 +222,7 @@ class LinearQuery(Frozen):
         sums = self._sizes @ sizes
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             sums = np.broadcast_to(column_norms(sums), sums.shape)
-        elif isinstance(self.matrix, scipy.sparse.sparray | scipy.sparse.spmatrix):
+        elif scipy.sparse.issparse(self.matrix):
             terms = int(np.diff(self.matrix.indptr).max(initial=0))
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
@@ -267,7 +267,7 @@ def _checked_matrix(F: Any) -> Any:
     """Return F as a read-only array, a sparse array of its own, or a LinearOperator."""
     if isinstance(F, scipy.sparse.linalg.LinearOperator):
         return F
-    if isinstance(F, scipy.sparse.sparray | scipy.sparse.spmatrix):
+    if scipy.sparse.issparse(F):
         matrix = F.tocsr(copy=True)
         real_array(matrix.data, "F", copy=False)
         matrix = matrix.astype(float, copy=False)

@@ -143,7 +143,7 @@ def _constrained_design(
     responses, _ = request.moves.output_responses(request.query)
     root = request.weight_root(np.eye(request.query.size))
     points = responses / allowed
-    balls: list[NDArray] = []
+    balls: list[NDArray[np.float64]] = []
     if request.moves.is_ball:
         balls = [points]
         points = points[:, :0]
@@ -155,7 +155,7 @@ def _constrained_design(
 
 def _cheapest(
     request: DesignRequest, law: type[Noise], **options: Any
-) -> tuple[NDArray, float]:
+) -> tuple[NDArray[np.float64], float]:
     """Find the cheapest shape of noise, and the least cost of any, NaN if not known.
 
     Around an ellipsoid of moves z = E u Gaussian noise is G E for every weight:
@@ -262,7 +262,7 @@ def design_laplace(
 
 
 def _least_costly(
-    request: DesignRequest, factors: list[NDArray], lower_bound: float
+    request: DesignRequest, factors: list[NDArray[np.float64]], lower_bound: float
 ) -> NoiseDesign:
     """Return the design of the Laplace shape that is cheapest for a pure epsilon.
 
@@ -461,7 +461,7 @@ def _in_blocks(request: DesignRequest) -> list[NoiseDesign]:
     responses = basis.responses @ least
     designs = []
     for blocks in blocks_under_weight(
-        np.linalg.solve(least, basis.coordinates),
+        np.asarray(np.linalg.solve(least, basis.coordinates), float),
         inside.T @ inside,
         request.weight_root(responses),
     ):

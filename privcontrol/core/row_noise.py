@@ -57,9 +57,11 @@ class RowNoise:
 
     family: str
     law: RowLaw
-    scale: float | NDArray
+    scale: float | NDArray[np.float64]
 
-    def simulated(self, values: NDArray, rng: Seed, grid: Grid) -> NDArray:
+    def simulated(
+        self, values: NDArray[np.float64], rng: Seed, grid: Grid
+    ) -> NDArray[np.float64]:
         """Return values plus noise of a generator, in double precision."""
         shape = np.reshape(values, (-1, *self._of_row)).shape
         standard = self.law.standard(generator(rng), shape).reshape(values.shape)
@@ -68,8 +70,8 @@ class RowNoise:
         return on_grid(noisy, grid).reshape(values.shape)
 
     def released(
-        self, values: NDArray, exact: list[Rational] | None, grid: Grid
-    ) -> NDArray:
+        self, values: NDArray[np.float64], exact: list[Rational] | None, grid: Grid
+    ) -> NDArray[np.float64]:
         """Return values plus noise, rounded once, of ``exact`` numbers if there are any."""
         if exact is None:
             exact, _ = exact_data(values, "model")
@@ -85,7 +87,7 @@ class RowNoise:
         released = exact_release(exact, sizes, family, grid=grid, eta=eta)
         return released.reshape(values.shape)
 
-    def _scales(self, count: int) -> NDArray:
+    def _scales(self, count: int) -> NDArray[np.float64]:
         """Return the size of each of so many numbers, which stand row by row."""
         of_row = np.atleast_1d(self.scale)
         return np.tile(of_row, count // len(of_row))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..designs.output_noise import OutputNoise
@@ -169,7 +170,9 @@ def _horizon(noise: OutputNoise) -> str:
     return f"{noise.horizon.count_or(0)}ULL"
 
 
-def _rows(target: str, terms: Sequence[tuple[str, NDArray]]) -> Iterable[str]:
+def _rows(
+    target: str, terms: Sequence[tuple[str, NDArray[np.float64]]]
+) -> Iterable[str]:
     """Return statements for a sum of matrices times vectors."""
     for i in range(len(terms[0][1])):
         products = [

@@ -237,7 +237,7 @@ class Publisher:
         index: int | None = None,
         *,
         counts: bool = False,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return the private output for a reading.
 
         Parameters

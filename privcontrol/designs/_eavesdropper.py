@@ -97,7 +97,7 @@ class Eavesdropper:
     def __post_init__(self) -> None:
         freeze_arrays(self)
 
-    def error_covariance(self, t: int) -> NDArray:
+    def error_covariance(self, t: int) -> NDArray[np.float64]:
         """Return the covariance (n, n) of x(t) less its estimate, in the states' units.
 
         Under the flat prior a state that cannot be estimated has variance ``np.inf``, and
@@ -135,19 +135,19 @@ class Eavesdropper:
         return covariance
 
     @cached_property
-    def _errors(self) -> NDArray:
+    def _errors(self) -> NDArray[np.float64]:
         return orbit(self.plant, self.factor, self.horizon)
 
     @cached_property
-    def _unknown(self) -> NDArray:
+    def _unknown(self) -> NDArray[np.bool_]:
         """Which states (T, n) blind directions reach, beyond rounding."""
         frames = orbit(self.plant, self.blind, self.horizon)
         sizes = orbit(self.plant.without_signs(), np.abs(self.blind), self.horizon)
         is_reached = np.abs(frames) > ROUNDED * sizes
-        return is_reached.any(axis=2)
+        return np.logical_or.reduce(is_reached, axis=2)
 
     @property
-    def std(self) -> NDArray:
+    def std(self) -> NDArray[np.float64]:
         """Standard deviation (n, T) of each state less its estimate, in its unit.
 
         It is inf where the state cannot be estimated.
@@ -156,7 +156,7 @@ class Eavesdropper:
         return np.where(self._unknown, np.inf, std).T
 
     @property
-    def prior_std(self) -> NDArray:
+    def prior_std(self) -> NDArray[np.float64]:
         """Standard deviation (n, T) before anything is published, in the states' units.
 
         It is inf under the flat prior.
@@ -170,7 +170,7 @@ class Eavesdropper:
         self,
         published: ct.TimeResponseData | ArrayLike,
         inputs: ArrayLike | None = None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return the estimate of the states from what was published.
 
         Parameters
@@ -218,7 +218,7 @@ class Eavesdropper:
         states = driven + orbit(plant, start, self.horizon)
         return states.transpose(1, 2, 0)
 
-    def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray:
+    def _signals(self, value: ArrayLike, name: str, size: int) -> NDArray[np.float64]:
         """Return signals (T, size, trials)."""
         signals = real_array(value, name, copy=False)
         if signals.ndim == 2:
@@ -339,10 +339,10 @@ class ChangeEavesdropper:
     """
 
     signals: tuple[str, ...]
-    lengths: NDArray
-    radii: NDArray
-    std: NDArray
-    prior_std: NDArray | None
+    lengths: NDArray[np.intp]
+    radii: NDArray[np.float64]
+    std: NDArray[np.float64]
+    prior_std: NDArray[np.float64] | None
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -503,7 +503,7 @@ def eavesdropper(
     )
 
 
-def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
+def _prior(prior: Prior, order: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean (n,) and a root (n, n) of the covariance."""
     mean: ArrayLike = np.zeros(order)
     if isinstance(prior, (tuple, list)) and len(prior) == 2 and np.ndim(prior[1]) == 2:
@@ -513,7 +513,9 @@ def _prior(prior: Prior, order: int) -> tuple[NDArray, NDArray]:
     return mean, root(covariance)
 
 
-def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
+def _observed(
+    plant: Plant, horizon: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Orthonormal bases of the observable directions of x(0), and of the rest.
 
     n samples see all that any number of samples sees, which spares the rank decision the
@@ -537,8 +539,8 @@ def _observed(plant: Plant, horizon: int) -> tuple[NDArray, NDArray]:
 
 
 def _reading(
-    plant: Plant, noise: OutputNoise, seen: NDArray
-) -> tuple[NDArray, NDArray]:
+    plant: Plant, noise: OutputNoise, seen: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Read seen^T x(0) from v by least squares (k, T p), with a root of the error."""
     columns = plant.free_response(seen, noise.process.samples)
     if noise.process.scale is None:
@@ -572,8 +574,10 @@ def _reading(
 
 
 def _updated(
-    known: NDArray, seen_root: NDArray, error: NDArray
-) -> tuple[NDArray, NDArray]:
+    known: NDArray[np.float64],
+    seen_root: NDArray[np.float64],
+    error: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the Kalman gain (n, k) on a reading, and a root of the error after it.
 
     With x(0) - mean = known a the reading differs from its mean by seen_root a + error e,
@@ -597,7 +601,7 @@ def _updated(
     return gain, left
 
 
-def _sizes(array: NDArray, axis: int) -> NDArray:
+def _sizes(array: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Return norms along an axis that stays, one where they are zero."""
     sizes = np.linalg.norm(array, axis=axis, keepdims=True)
     return nonzero(sizes)
@@ -654,7 +658,7 @@ def _of_changes(
 
 def _lasting_shifts(
     noise: OutputNoise, plant: Plant, adjacency: DisturbanceAdjacency
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return the privacy shifts (q, d) of changes in runs of any length."""
     if noise.parts[0].of_units:
         raise ValueError(
@@ -675,7 +679,7 @@ def _lasting_shifts(
 
 def _shifts_of_run(
     noise: OutputNoise, plant: Plant, secret: DisturbanceAdjacency
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return the privacy shifts (q, d) of changes at their worst beginning in a run."""
     found = certified_shift(noise.parts, secret, [plant], noise.horizon)
     count = len(secret.signals(plant))

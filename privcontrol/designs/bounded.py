@@ -82,7 +82,7 @@ def checked_bound(
 
 def _limits(
     bound: ArrayLike | Mapping[str, Limit], plant: Plant
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return limits (p,) of the noise and of its change in a sample."""
     outputs = plant.outputs
     changes = np.full(len(outputs), math.inf)

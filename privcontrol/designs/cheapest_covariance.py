@@ -50,13 +50,13 @@ class Cheapest(NamedTuple):
         Whether it holds all moves with a margin for rounding, so certifying it will do.
     """
 
-    root: NDArray
+    root: NDArray[np.float64]
     lower_bound: float
-    weights: NDArray | None = None
-    windows: tuple[NDArray, ...] = ()
+    weights: NDArray[np.float64] | None = None
+    windows: tuple[NDArray[np.float64], ...] = ()
     holds: bool = False
 
-    def spread(self, changes: Apart | Windows) -> NDArray | None:
+    def spread(self, changes: Apart | Windows) -> NDArray[np.float64] | None:
         """Return responses (m, N) times roots of weights of sum one, alike at each start.
 
         None where the search has none for these changes.
@@ -83,12 +83,12 @@ class Cheapest(NamedTuple):
         total = np.trace(sums, axis1=1, axis2=2).sum() / longest
         roots = np.linalg.cholesky(sums / (total * starts))
         columns = []
-        for kind, own in zip(kinds, changes.index, strict=True):
-            columns.append(changes.columns[:, own] @ roots[kind][: len(own)])
+        for kind, places in zip(kinds, changes.index, strict=True):
+            columns.append(changes.columns[:, places] @ roots[kind][: len(places)])
         return np.hstack(columns)
 
 
-def _places_among_equals(values: NDArray) -> NDArray:
+def _places_among_equals(values: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return for each value how many equal ones come before it."""
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -150,8 +150,8 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
     has_floor = problem.floor.any()
     if has_floor:
         balls.append(np.diag(problem.floor))
-    impulses: list[NDArray] = []
-    index: list[NDArray] = []
+    impulses: list[NDArray[np.float64]] = []
+    index: list[NDArray[np.intp]] = []
     for several in responses.windows:
         before = sum(each.shape[1] for each in impulses)
         impulses.append(several.columns * (math.sqrt(several.spacing.events) / allowed))
@@ -169,7 +169,7 @@ def _cheapest_in_windows(problem: DesignProblem, responses: Responses) -> Cheape
     raised = np.maximum(roots, LEAST_PRICE * roots.max())
     into = (axes * raised).T @ span.T
 
-    def seen(columns: NDArray) -> NDArray:
+    def seen(columns: NDArray[np.float64]) -> NDArray[np.float64]:
         return (into @ columns)[None]
 
     spectrum = SpectrumProblem(
@@ -257,14 +257,14 @@ def _even_floor(problem: DesignProblem) -> float | None:
 
 
 @lru_cache(maxsize=2)  # a search for a floor asks again and again
-def _span_of(responses: Responses) -> NDArray:
+def _span_of(responses: Responses) -> NDArray[np.float64]:
     """Orthonormal columns (m, r) that span the responses to single moves and balls."""
     span = _span(np.hstack([responses.singles, *responses.balls]))
     span[~responses.moved] = 0.0  # no noise where rounding alone would put some
     return span
 
 
-def _span(columns: NDArray) -> NDArray:
+def _span(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Orthonormal columns (m, r) that span the others.
 
     The first ones may do, as single changes do for those that last.
@@ -277,13 +277,15 @@ def _span(columns: NDArray) -> NDArray:
     return span
 
 
-def _basis(columns: NDArray) -> NDArray:
+def _basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Columns that span the others with small coordinates."""
     _, chosen = _pivoted(columns)
     return columns[:, np.sort(chosen)]
 
 
-def _pivoted(columns: NDArray) -> tuple[NDArray, NDArray]:
+def _pivoted(
+    columns: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
     """An orthonormal basis (m, r) of columns, and the indices (r,) of some that span it."""
     span, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
     pivots = np.abs(np.diag(triangle))

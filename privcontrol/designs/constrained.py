@@ -58,7 +58,7 @@ def _check_plain(asked: Asked) -> None:
 
 def _cheapest(
     problem: DesignProblem, constraints: Callable[[Any], Any]
-) -> tuple[NDArray, Callable[[NDArray], None]]:
+) -> tuple[NDArray[np.float64], Callable[[NDArray[np.float64]], None]]:
     """Find the cheapest Lambda (T p, T p) whose covariance satisfies constraints.
 
     A function that checks the covariance (T p, T p) of the noise comes second.

@@ -97,7 +97,7 @@ def _bound_of_several(
 
 
 def _cheaper_apart(
-    problem: DesignProblem, shape: NDArray, responses: Responses
+    problem: DesignProblem, shape: NDArray[np.float64], responses: Responses
 ) -> Proposal:
     """The cheapest one of some shapes for changes that come apart, scaled to their sums.
 
@@ -160,7 +160,7 @@ def _beside_sums(
 
 def _worst_sums(
     problem: DesignProblem, changes: Apart, noise: Proposal
-) -> NDArray | None:
+) -> NDArray[np.float64] | None:
     """The responses (m, S) to sums of changes that noise hides least, None if unknown."""
     root, _ = dense_root(noise.parts, problem.horizon)
     if root is None:
@@ -172,15 +172,15 @@ def _worst_sums(
     return np.asarray(changes.columns @ signs[:, is_hidden_least])
 
 
-def _mixed(root: NDArray, noise: Proposal) -> NDArray:
+def _mixed(root: NDArray[np.float64], noise: Proposal) -> NDArray[np.float64]:
     """The root of the mean of two covariances, apart from a floor."""
     roots = [root, *(part.root for part in noise.parts if isinstance(part, Correlated))]
     return np.hstack(roots) / math.sqrt(2)
 
 
 def _with_larger_floors(
-    problem: DesignProblem, shape: NDArray, responses: Responses
-) -> list[NDArray]:
+    problem: DesignProblem, shape: NDArray[np.float64], responses: Responses
+) -> list[NDArray[np.float64]]:
     """Roots (m, r) of the cheapest covariances for larger floors, and of what is added.
 
     The floors are shares of independent noise that hides the secret. In many dimensions,
@@ -203,13 +203,13 @@ def _with_larger_floors(
 
 
 def dense_noise(
-    problem: DesignProblem, shape: NDArray, responses: Responses
+    problem: DesignProblem, shape: NDArray[np.float64], responses: Responses
 ) -> Proposal:
     """The noise of a root (m, r), enlarged by the rounding of its guarantee."""
     return noise_of_root(problem, fitted(problem, shape, responses))
 
 
-def noise_of_root(problem: DesignProblem, lower: NDArray) -> Proposal:
+def noise_of_root(problem: DesignProblem, lower: NDArray[np.float64]) -> Proposal:
     """The noise of a triangular root (m, m) beside the floor."""
     parts: list[NoisePart] = []
     if lower.any():

@@ -108,7 +108,7 @@ class _Modes(ByContent):
         return FrequencyGrid.fitting(poles, self.near.secret.longest)
 
     @cached_property
-    def gains(self) -> NDArray:
+    def gains(self) -> NDArray[np.float64]:
         """|g_k| (K, N/2 + 1) of all modes, and no less than a part of the largest."""
         found = []
         for system in self.near.systems:
@@ -118,7 +118,7 @@ class _Modes(ByContent):
         return np.maximum(gains, THINNEST * gains.max())
 
     @cached_property
-    def response(self) -> NDArray:
+    def response(self) -> NDArray[np.float64]:
         """f (N/2 + 1,)."""
         return math.sqrt(self.price / self.near.count) * (self.near.sizes @ self.gains)
 
@@ -138,16 +138,16 @@ class _Modes(ByContent):
         return best_spectrum(self.grid, ones, self.responses, self.gap)
 
     @cached_property
-    def root(self) -> NDArray:
+    def root(self) -> NDArray[np.float64]:
         """sqrt(Q) (N/2 + 1,)."""
         return self.spectrum.spectrum[:, 0, 0].real / self.response
 
-    def energy(self, group: NDArray) -> NDArray:
+    def energy(self, group: NDArray[np.intp]) -> NDArray[np.float64]:
         """The sum of m_k |g_k|^2 (N/2 + 1,) of some modes."""
         return self.near.sizes[group] @ self.gains[group] ** 2
 
     @cached_property
-    def groups(self) -> list[NDArray]:
+    def groups(self) -> list[NDArray[np.intp]]:
         """Modes that share a filter: neighbours, in few groups that cost little.
 
         A group costs sqrt(sum m_k sum m_k |g_k|^2) in place of sum m_k |g_k|. The two modes
@@ -158,7 +158,7 @@ class _Modes(ByContent):
         if isinstance(self.near, Symmetric):
             return list(every[:, None])
 
-        def loss(group: NDArray) -> float:
+        def loss(group: NDArray[np.intp]) -> float:
             together = np.sqrt(sizes[group].sum() * self.energy(group))
             apart = sizes[group] @ self.gains[group]
             return float(self.grid.mean(self.root * (together - apart)))
@@ -175,7 +175,7 @@ class _Modes(ByContent):
         return groups
 
     @cached_property
-    def shares(self) -> list[NDArray]:
+    def shares(self) -> list[NDArray[np.float64]]:
         """The spectra (N/2 + 1,) of the groups."""
         size = 1 / math.sqrt(self.price * self.near.count)
         found = []
@@ -194,7 +194,7 @@ class _Modes(ByContent):
         )
         return RingUnits(tuple(filters), homes, self.near.count)
 
-    def excess(self, spectra: Sequence[NDArray]) -> tuple[float, float]:
+    def excess(self, spectra: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
         """Return the cost of spectra for a shift of one, and the square of their shift."""
         left = np.zeros(len(self.grid.points))
         priced = np.zeros(len(left))
@@ -225,7 +225,7 @@ class _Modes(ByContent):
         part = costs[place] / sum(costs) + 1 / len(costs)
         return _OF_FILTER * min(part, 1.0)
 
-    def _spectrum_of(self, system: LinearSystem) -> NDArray:
+    def _spectrum_of(self, system: LinearSystem) -> NDArray[np.float64]:
         """Return |M|^2 (N/2 + 1,), as a sum over its poles: an estimate where two meet."""
         poles, vectors = np.linalg.eig(system.A)
         read = (system.C @ vectors)[0]
@@ -234,7 +234,9 @@ class _Modes(ByContent):
         response = system.D[0, 0] + fractions @ (read * entered)
         return np.abs(response) ** 2
 
-    def _realised(self, place: int, spectrum: NDArray, added: float) -> LinearSystem:
+    def _realised(
+        self, place: int, spectrum: NDArray[np.float64], added: float
+    ) -> LinearSystem:
         """Return the filter of least order that costs little beside the exact others."""
         stack = spectrum[:, None, None]
         realised = Realisation.of(self.grid, stack, self.gap, added)

@@ -296,7 +296,10 @@ def _attempts(
 
 
 def _plant_driven(
-    secret: SecretInputs, radii: NDArray, allowed: float, weight: LinearSystem
+    secret: SecretInputs,
+    radii: NDArray[np.float64],
+    allowed: float,
+    weight: LinearSystem,
 ) -> Proposal:
     """The plant's response to white noise mu / y, for all signals of bounded energy.
 
@@ -364,6 +367,6 @@ def white_design(
     return Proposal.filtered(part, cost, math.nan, Filter(secret.scaled_system))
 
 
-def white_shift(secret: SecretInputs, sizes: NDArray) -> float:
+def white_shift(secret: SecretInputs, sizes: NDArray[np.float64]) -> float:
     """A number that no shift of independent noise of some sizes (p,) exceeds."""
     return shift_behind(LinearSystem.gain(np.diag(sizes)), secret)

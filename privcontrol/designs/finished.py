@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..core.mechanism import Mechanism
@@ -56,7 +57,7 @@ class StationaryDesign(PricedByShape):
     lower_bound: float
     secret: LinearSystem | None = None
     weights: Weighted | None = field(default=None, compare=False, repr=False)
-    shapes: Callable[[], dict[str, NDArray]] | None = field(
+    shapes: Callable[[], dict[str, NDArray[np.float64]]] | None = field(
         default=None, compare=False, repr=False
     )
     symmetry: str | None = None
@@ -162,7 +163,7 @@ def _within_budget(
     return found
 
 
-def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray | None:
+def _attained(problem: DesignProblem, loss: PrivacyLoss) -> NDArray[np.float64] | None:
     """Return tangent moves (k, s) that attain a loss, where they are known."""
     secrets = problem.request.secret.parts
     worst = worst_moves(loss)

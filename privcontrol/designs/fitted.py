@@ -29,10 +29,12 @@ _HIGHEST = -math.log(_LEAST)
 #: Steps of its logarithm.
 _STEP = math.log(4)
 #: The triangular root, and the certified sizes of shifts.
-Fitted = tuple[NDArray, NDArray]
+Fitted = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDArray:
+def fitted(
+    problem: DesignProblem, factor: NDArray[np.float64], responses: Responses
+) -> NDArray[np.float64]:
     """The triangular root, so large that no shift is above what the budget allows."""
     floored = problem.floor.any()
     most = 1 + LARGEST_EXCESS
@@ -61,7 +63,7 @@ def fitted(problem: DesignProblem, factor: NDArray, responses: Responses) -> NDA
     return found[0]
 
 
-def root_of(factor: NDArray) -> NDArray:
+def root_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
     """The triangular root of a factor.
 
     In directions that no hidden move takes what rounding leaves of a secret stays covered.
@@ -70,7 +72,9 @@ def root_of(factor: NDArray) -> NDArray:
     return triangular_root(np.hstack([factor, padding]))
 
 
-def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> Fitted:
+def evaluated(
+    problem: DesignProblem, factor: NDArray[np.float64], responses: Responses
+) -> Fitted:
     """The triangular root of a factor, and the certified sizes next to the floor."""
     lower = root_of(factor)
     if not problem.floor.any():
@@ -80,8 +84,8 @@ def evaluated(problem: DesignProblem, factor: NDArray, responses: Responses) -> 
 
 
 def scaled_to_fit(
-    problem: DesignProblem, shape: NDArray, responses: Responses
-) -> NDArray:
+    problem: DesignProblem, shape: NDArray[np.float64], responses: Responses
+) -> NDArray[np.float64]:
     """A root (m, r) of a shape as small as the budget allows."""
 
     def excess(scale: float) -> float:

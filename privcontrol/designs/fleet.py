@@ -64,7 +64,7 @@ def is_fleet_of_run(problem: DesignProblem) -> bool:
 class _Prices(ByContent):
     """Prices (p, p) of a sample's outputs, None where all are one."""
 
-    matrix: NDArray | None
+    matrix: NDArray[np.float64] | None
 
 
 @lru_cache(maxsize=4)  # a table asks whether it suits before it is designed
@@ -92,7 +92,7 @@ def _kinds(problem: DesignProblem) -> tuple[Units, ...]:
     return tuple(kinds)
 
 
-def _prices(problem: DesignProblem) -> NDArray | None:
+def _prices(problem: DesignProblem) -> NDArray[np.float64] | None:
     """Return the prices (p, p) of a sample's outputs, None where all are one."""
     if problem.weight is None:
         return None

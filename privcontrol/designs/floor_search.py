@@ -135,7 +135,7 @@ def beside_some_floor(
     return replace(found, lower_bound=min(least.lower_bound, least.cost))
 
 
-def _independent(problem: DesignProblem, size: Size) -> NDArray:
+def _independent(problem: DesignProblem, size: Size) -> NDArray[np.float64]:
     """Sizes (p,) of the independent noise that hides the secret."""
     alone = replace(
         problem.request, family="iid-gaussian", resolution=None, factor=None
@@ -151,13 +151,13 @@ class _Search:
     """
 
     best: Proposal
-    logs: NDArray
+    logs: NDArray[np.float64]
 
     def __init__(
         self,
         problem: DesignProblem,
         size: Size,
-        start: NDArray,
+        start: NDArray[np.float64],
         excess_of: Callable[[Proposal], float] = lambda sized: 1.0,
         gap: float = GAP_OF_A_TRY,
     ) -> None:
@@ -181,7 +181,7 @@ class _Search:
             raise self._refusal or UncertifiableError("floor: no floor gives a design")
         self._dear = 1e3 * self._lowest_cost
 
-    def _cost(self, logs: NDArray) -> float:
+    def _cost(self, logs: NDArray[np.float64]) -> float:
         """Cost of the noise with the floor exp(logs), infinite if there is none."""
         request = replace(self._problem.request, floor=np.exp(logs))
         try:
@@ -202,7 +202,7 @@ class _Search:
             self.logs = logs
         return cost
 
-    def _height(self, logs: NDArray) -> float:
+    def _height(self, logs: NDArray[np.float64]) -> float:
         """The cost, or a large number that falls towards the larger floors."""
         slope = 1 + np.exp(-np.mean(logs - self.logs) / 10)
         return min(self._cost(logs), float(self._dear * slope))
@@ -222,7 +222,7 @@ class _Search:
             options={"xatol": sharp},
         )
 
-    def coarsely(self, largest: NDArray) -> None:
+    def coarsely(self, largest: NDArray[np.float64]) -> None:
         """Search for a factor of all floors, where a certified bound takes long.
 
         ``largest`` (p,) has the logarithms of independent noise, hardly above which the
@@ -263,7 +263,9 @@ class _Search:
                 break
 
 
-def _least_of_model(slopes: NDArray, bends: NDArray) -> NDArray:
+def _least_of_model(
+    slopes: NDArray[np.float64], bends: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The step (k,) to where slopes (k,) and second derivatives (k, k) have their least.
 
     Where it bends down, as much is taken to bend up. No step is longer than `_LONGEST`.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import control as ct
+import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
@@ -145,7 +146,9 @@ def beside_miss(guarantee: PrivacyGuarantee, loss: PrivacyLoss) -> PrivacyLoss:
     return loss
 
 
-def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
+def guarantee_on_grid(
+    noise: SummedNoise, steps: NDArray[np.float64]
+) -> PrivacyGuarantee:
     """Return the guarantee for readings on a grid that noise was not designed for.
 
     Noise that does not cover a full step at every output and sample keeps its promise for
@@ -173,7 +176,7 @@ def guarantee_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyGuarantee:
     return replace(promise, loss=loss, scope=replace(scope, assumptions=assumptions))
 
 
-def _loss_on_grid(noise: SummedNoise, steps: NDArray) -> PrivacyLoss | None:
+def _loss_on_grid(noise: SummedNoise, steps: NDArray[np.float64]) -> PrivacyLoss | None:
     """Return the loss of noise and a grid, None if the noise does not cover it."""
     try:
         family = "gaussian" if noise.process.is_mixed else noise.family

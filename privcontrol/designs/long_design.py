@@ -84,7 +84,7 @@ def least_cost_of_white(problem: DesignProblem) -> float:
     return problem.price.of_white(np.full(problem.query.size, size))
 
 
-def root_from_rest(problem: DesignProblem) -> NDArray | None:
+def root_from_rest(problem: DesignProblem) -> NDArray[np.float64] | None:
     """A root (T p, T r) of noise without a horizon from rest, None if there is none."""
     found = _of_any_length(problem)
     if found is None:
@@ -140,7 +140,7 @@ def _is_long_and_plain(request: Request, weight: Weight) -> bool:
 
 def _weighted_changes(
     secret: SecretInputs, weights: Weighted, horizon: int
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return changes (T, q, M) that begin at the first sample, and their weights (M,).
 
     Of changes of any shape they are the signs that prove the stationary bound.
@@ -159,8 +159,8 @@ def _weighted_changes(
 def _bound_of_run(
     secret: SecretInputs,
     price: LinearSystem,
-    changes: NDArray,
-    multipliers: NDArray,
+    changes: NDArray[np.float64],
+    multipliers: NDArray[np.float64],
     horizon: int,
     enough: float,
 ) -> float:
@@ -194,12 +194,12 @@ def _bound_of_run(
     return found.lower_bound
 
 
-def _bound_of_products(by_time: NDArray) -> float:
+def _bound_of_products(by_time: NDArray[np.float64]) -> float:
     """Return a bound of the squared nuclear norm, for weights h(t)^2 with sum one."""
     return float(by_time @ by_time) * (1 - ROUNDED)
 
 
-def _products_by_time(impulse: NDArray) -> NDArray:
+def _products_by_time(impulse: NDArray[np.float64]) -> NDArray[np.float64]:
     """Products h (T,) of a causal map's columns at each time with a matrix of norm one.
 
     Their sum, with roots of weights, is below the nuclear norm. The matrix is a part of the

@@ -142,7 +142,7 @@ class OutputNoise(SummedNoise, Saved):
         return self.plant_data.statespace()
 
     @property
-    def bound(self) -> NDArray | None:
+    def bound(self) -> NDArray[np.float64] | None:
         """Largest size of the noise at each output (p,), None for other noise.
 
         It is infinite at outputs without one.
@@ -163,7 +163,7 @@ class OutputNoise(SummedNoise, Saved):
         return 1.0 if self.kept is None else room_of(self.parts, self.kept).acceptance
 
     @property
-    def factor(self) -> NDArray | None:
+    def factor(self) -> NDArray[np.float64] | None:
         """S (n, r) of the structured part C A^t S eta, None without one."""
         return getattr(self.process.total.part(Structured), "factor", None)
 
@@ -190,7 +190,7 @@ class OutputNoise(SummedNoise, Saved):
         return f"{super().__repr__()[:-1]}, factor {manner})"
 
     @property
-    def initial_state_covariance(self) -> NDArray | None:
+    def initial_state_covariance(self) -> NDArray[np.float64] | None:
         """Covariance v S S^T (n, n) of the random initial state.
 
         v is 1 for Gaussian and 2 for Laplace noise. None without a structured part.

@@ -52,7 +52,7 @@ def own_shape(problem: DesignProblem) -> Proposal:
         return alone(problem, shape * size)
 
 
-def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
+def _own_lambda(problem: DesignProblem, shape: NDArray[np.float64]) -> Proposal:
     """Noise Lambda eta over one horizon, with eta in a causal order."""
     request = problem.request
     with piece(0, 4):
@@ -68,7 +68,7 @@ def _own_lambda(problem: DesignProblem, shape: NDArray) -> Proposal:
         return dense_noise(problem, fitting, responses)
 
 
-def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
+def _own_laplace(problem: DesignProblem, shape: NDArray[np.float64]) -> Proposal:
     """Noise Lambda eta over one horizon, with all of eta drawn at its start.
 
     Where Lambda has fewer directions than outputs and samples, a move's response lies in
@@ -97,13 +97,15 @@ def _own_laplace(problem: DesignProblem, shape: NDArray) -> Proposal:
     return Proposal((part,), noise.unit_variance * problem.price.cost(part.columns))
 
 
-def _fits(problem: DesignProblem, shape: NDArray, responses: Responses) -> bool:
+def _fits(
+    problem: DesignProblem, shape: NDArray[np.float64], responses: Responses
+) -> bool:
     """Return whether Lambda as given meets the budget, with the floor."""
     _, sizes = evaluated(problem, shape, responses)
     return bool(sizes.max() <= problem.allowed_beside_grid)
 
 
-def _check_covered(shape: NDArray, responses: Responses) -> None:
+def _check_covered(shape: NDArray[np.float64], responses: Responses) -> None:
     """Raise `NotRealizableError` if a response leaves Lambda's column space."""
     sizes = np.linalg.norm(shape, axis=1)
     scaled = shape / nonzero(sizes)[:, None]
@@ -122,7 +124,7 @@ def _check_covered(shape: NDArray, responses: Responses) -> None:
         )
 
 
-def _beside_floor(problem: DesignProblem, shape: NDArray) -> Proposal:
+def _beside_floor(problem: DesignProblem, shape: NDArray[np.float64]) -> Proposal:
     """Noise of a shape, as small as the budget allows with the floor."""
 
     def excess(scale: float) -> float:

@@ -18,7 +18,7 @@ from ..numerics.thresholds import BLOCK
 from ..privacy.horizon import Horizon
 from ..systems.linear import LinearSystem
 
-WeightRoot = Callable[[NDArray], NDArray]
+WeightRoot = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 #: Price of the noise, the trace of its covariance by default.
 Weight = ArrayLike | Pricing | None
 
@@ -56,7 +56,7 @@ class Price:
             return weight_root(priced, size)
         root = self.of_sample.D
 
-        def of_every_sample(columns: NDArray) -> NDArray:
+        def of_every_sample(columns: NDArray[np.float64]) -> NDArray[np.float64]:
             frames = columns.reshape(horizon, self.outputs, -1)
             priced = np.tensordot(root, frames, (1, 1))
             return priced.reshape(len(root) * horizon, columns.shape[1])
@@ -90,11 +90,11 @@ class Price:
         full = np.diag(prices) if prices.ndim == 1 else prices
         return LinearSystem.gain(weight_root(full, outputs)(np.eye(outputs)))
 
-    def cost(self, columns: NDArray) -> float:
+    def cost(self, columns: NDArray[np.float64]) -> float:
         """Return tr(W B B^T) of noise of a run with the factor B (T p, r)."""
         return float(np.sum(self.root(columns) ** 2))
 
-    def of_white(self, sizes: NDArray) -> float:
+    def of_white(self, sizes: NDArray[np.float64]) -> float:
         """Return tr(W diag(sizes^2)) of independent noise of these sizes (T p,)."""
         if self.weight is None:
             return float(np.sum(sizes**2))

@@ -54,10 +54,12 @@ class Rough:
     """
 
     gap: float
-    points: NDArray = field(default_factory=lambda: np.arange(0))
-    units: Sequence[NDArray] = ()
+    points: NDArray[np.intp] = field(default_factory=lambda: np.arange(0))
+    units: Sequence[NDArray[np.float64]] = ()
 
-    def fits(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
+    def fits(
+        self, points: NDArray[np.float64], balls: Sequence[NDArray[np.float64]]
+    ) -> bool:
         """Return whether there are as many points (r, M), and balls of such roots (r, q)."""
         in_range = self.points.max(initial=-1) < points.shape[1]
         dimensions = [len(unit) for unit in self.units]
@@ -162,14 +164,14 @@ class DesignProblem:
         return shift
 
     @property
-    def floor_std(self) -> NDArray:
+    def floor_std(self) -> NDArray[np.float64]:
         """Standard deviations (p,) of the white floor, zero without one."""
         if self.request.floor is None:
             return np.zeros(self.plant.output_count)
         return self.request.floor
 
     @cached_property
-    def floor(self) -> NDArray:
+    def floor(self) -> NDArray[np.float64]:
         """Standard deviations (T p,) of the white floor."""
         return np.tile(self.floor_std, self.horizon)
 

@@ -176,7 +176,7 @@ def _thinnest_of(part: NoisePart) -> float:
     return max(_thinnest(rows) for rows in frequencies)
 
 
-def _thinnest(rows: NDArray) -> float:
+def _thinnest(rows: NDArray[np.inexact]) -> float:
     """Return the least singular value of rows, each in a unit of its own."""
     if rows.shape[1] < len(rows):
         return 0.0
@@ -201,7 +201,9 @@ def _of_other_plants(request: Request, parts: Sequence[NoisePart]) -> tuple[str,
     return ()
 
 
-def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
+def uncovered(
+    plant: Plant, horizon: int, factor: NDArray[np.float64]
+) -> tuple[str, ...]:
     """Return the observable components that structured noise S (n, r) misses.
 
     States are named if the outputs reveal them exactly and no noise reaches them.
@@ -239,14 +241,14 @@ def uncovered(plant: Plant, horizon: int, factor: NDArray) -> tuple[str, ...]:
     return tuple(caveats)
 
 
-def _reached(plant: Plant, horizon: int, noisy: NDArray) -> NDArray:
+def _reached(plant: Plant, horizon: int, noisy: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the mask (n,) of states that noise in some first states reaches."""
     if isinstance(plant, VaryingPlant):
         return reached_of_run(plant, noisy, horizon)
     return reached_states(plant.A != 0, noisy)
 
 
-def _stands_still(plant: Plant, factor: NDArray) -> bool:
+def _stands_still(plant: Plant, factor: NDArray[np.float64]) -> bool:
     """Return whether the noise is the same at all samples, exactly."""
     if isinstance(plant, VaryingPlant):
         steps, _, outputs, _ = plant.along

@@ -68,7 +68,7 @@ def radial(problem: DesignProblem) -> Proposal:
     return min(found, key=lambda proposal: proposal.cost)
 
 
-def _under_weight(problem: DesignProblem, shape: NDArray) -> list[Proposal]:
+def _under_weight(problem: DesignProblem, shape: NDArray[np.float64]) -> list[Proposal]:
     """Return noise in independent blocks for a weight that hardly reads some direction.
 
     ``shape`` (n, r) is the cheapest Gaussian noise that hides moves with a shift of one.
@@ -165,7 +165,7 @@ def _check_left(problem: DesignProblem, left: float) -> None:
     )
 
 
-def unit_radial(problem: DesignProblem, shape: NDArray) -> Radial:
+def unit_radial(problem: DesignProblem, shape: NDArray[np.float64]) -> Radial:
     """Return the noise of a shape (n, r) that hides every move with a shift of one."""
     request = problem.request
     size = radial_size(problem.law, problem.budget, shape.shape[1], request.releases)
@@ -178,7 +178,7 @@ def radial_variance(problem: DesignProblem, dimension: int) -> float:
     return unit.law.unit_variance * float(unit.factor.max()) ** 2
 
 
-def shift_of_shape(problem: DesignProblem, shape: NDArray) -> float:
+def shift_of_shape(problem: DesignProblem, shape: NDArray[np.float64]) -> float:
     """Return the largest shift of a hidden move in units of structured noise S."""
     parts = (Structured(problem.plant, shape),)
     adjacency = problem.request.adjacency

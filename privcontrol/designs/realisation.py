@@ -57,7 +57,7 @@ class Realisation:
     def of(
         cls,
         grid: FrequencyGrid,
-        spectrum: NDArray,
+        spectrum: NDArray[np.inexact],
         gap: float,
         added: float = 0.0,
     ) -> Realisation:
@@ -100,7 +100,9 @@ def coarser(gap: float) -> Iterator[float]:
 # -- factors of a spectrum ---------------------------------------------------------------
 
 
-def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
+def spectral_factor(
+    grid: FrequencyGrid, spectrum: NDArray[np.inexact]
+) -> NDArray[np.float64]:
     """Return coefficients (N/2, r, r) of the outer M with M M^* = S (Wilson 1972).
 
     M is a series in s^-1. It and its inverse are causal and stable. The iteration starts
@@ -122,7 +124,7 @@ def spectral_factor(grid: FrequencyGrid, spectrum: NDArray) -> NDArray:
     return grid.causal_coefficients(factor)
 
 
-def _causal(coefficients: NDArray) -> NDArray:
+def _causal(coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the part with nonnegative powers of s^-1, and half of the constant."""
     part = coefficients.copy()
     part[0] *= 0.5
@@ -132,7 +134,9 @@ def _causal(coefficients: NDArray) -> NDArray:
     return part
 
 
-def outer_factors(grid: FrequencyGrid, spectrum: NDArray) -> tuple[NDArray, NDArray]:
+def outer_factors(
+    grid: FrequencyGrid, spectrum: NDArray[np.inexact]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Factor a spectrum: the outer M (N/2, r, r), and the causal part of its phase.
 
     The phase is (W^*)^-1 M, with M M^* = S = W^* W.
@@ -171,7 +175,7 @@ def outer_factor(system: LinearSystem) -> LinearSystem:
     return factor
 
 
-def _tail(coefficients: NDArray) -> float:
+def _tail(coefficients: NDArray[np.float64]) -> float:
     """Return the largest of the last coefficients relative to all."""
     if not np.isfinite(coefficients).all():
         return np.inf
@@ -184,7 +188,10 @@ def _tail(coefficients: NDArray) -> float:
 
 
 def balanced_realisation(
-    coefficients: NDArray, phase: NDArray, most: int, negligible: float
+    coefficients: NDArray[np.float64],
+    phase: NDArray[np.float64],
+    most: int,
+    negligible: float,
 ) -> LinearSystem:
     """Return a stochastically balanced realisation of the series M = sum of m_k s^-k.
 
@@ -219,13 +226,13 @@ def balanced_realisation(
     return LinearSystem(A, B, C, constant)
 
 
-def _block_matrix(blocks: NDArray) -> NDArray:
+def _block_matrix(blocks: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the matrix (L p, L q) of blocks (L, L, p, q)."""
     rows, columns, outputs, inputs = blocks.shape
     return blocks.swapaxes(1, 2).reshape(rows * outputs, columns * inputs)
 
 
-def _length(coefficients: NDArray, negligible: float) -> int:
+def _length(coefficients: NDArray[np.float64], negligible: float) -> int:
     """Return the number of coefficients up to the last one that is not negligible."""
     sizes = np.abs(coefficients).max(axis=(1, 2))
     (large,) = np.nonzero(sizes > negligible * sizes.max())
@@ -251,7 +258,9 @@ def unwarped(system: LinearSystem, warp: float) -> LinearSystem:
     return LinearSystem(dynamics, entry, reading, D - fed_through)
 
 
-def _leading(matrix: NDArray, count: int) -> tuple[NDArray, NDArray, NDArray]:
+def _leading(
+    matrix: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest singular values and their vectors, in decreasing order."""
     size = min(matrix.shape)
     if size <= max(_DENSE, 2 * count):

@@ -59,11 +59,11 @@ class Request(Saved, CheckedFields):
     adjacency: Adjacency
     family: str = "gaussian"
     releases: int = 1
-    floor: NDArray | None = None
+    floor: NDArray[np.float64] | None = None
     models: tuple[Plant, ...] = ()
     region: PlantRegion | None = None
-    resolution: NDArray | None = None
-    factor: NDArray | None = None
+    resolution: NDArray[np.float64] | None = None
+    factor: NDArray[np.float64] | None = None
     order: int | None = None
     gap: float = 0.01
     scale: bool = False  # whether a factor is scaled to the budget exactly
@@ -277,7 +277,9 @@ def _checked_models(
     return plants, None
 
 
-def one_per_output(value: ArrayLike, name: str, plant: Plant) -> NDArray | None:
+def one_per_output(
+    value: ArrayLike, name: str, plant: Plant
+) -> NDArray[np.float64] | None:
     """Return sizes (p,) from one number or one per output, None if they are zero."""
     outputs = plant.output_count
     sizes = real_array(value, name)
@@ -310,7 +312,9 @@ def _checked_gap(gap: object) -> float:
     return size
 
 
-def _checked_floor(floor: ArrayLike | str, plant: Plant, family: str) -> NDArray | None:
+def _checked_floor(
+    floor: ArrayLike | str, plant: Plant, family: str
+) -> NDArray[np.float64] | None:
     """Return standard deviations (p,), None without a floor or before its choice."""
     is_chosen = isinstance(floor, str)
     sizes = None
@@ -332,7 +336,7 @@ def _checked_factor(
     covariance: ArrayLike | None,
     plant: Plant,
     request: Request,
-) -> NDArray | None:
+) -> NDArray[np.float64] | None:
     """Return S (n, r) or Lambda (T p, r) of a shape of the user's own, or None."""
     if factor is None and covariance is None:
         return None
@@ -357,7 +361,7 @@ def _checked_factor(
     return _root_of(real_array(covariance, "covariance", shape=(plant.order,) * 2))
 
 
-def _root_of(covariance: NDArray) -> NDArray:
+def _root_of(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return S (n, r) with S S^T the covariance, zero rows for states without noise."""
     if np.abs(covariance - covariance.T).max() > 1e-10 * np.abs(covariance).max():
         raise ValueError(

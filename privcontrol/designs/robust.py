@@ -43,7 +43,7 @@ _DRIVER: Final = "gesvd"
 # -- several models without a floor ------------------------------------------------------
 
 
-def of_all_models(problem: DesignProblem, factor: NDArray) -> Proposal:
+def of_all_models(problem: DesignProblem, factor: NDArray[np.float64]) -> Proposal:
     """Structured noise of a given S, as large as the worst model asks for.
 
     Raises
@@ -54,14 +54,14 @@ def of_all_models(problem: DesignProblem, factor: NDArray) -> Proposal:
     return alone(problem, factor * max(excess_of(problem, factor), 1.0))
 
 
-def alone(problem: DesignProblem, factor: NDArray) -> Proposal:
+def alone(problem: DesignProblem, factor: NDArray[np.float64]) -> Proposal:
     """Structured noise S as it is."""
     responses = problem.plant.free_response(factor, problem.horizon)
     cost = problem.family.unit_variance * problem.price.cost(responses)
     return Proposal((Structured(problem.plant, factor),), cost)
 
 
-def excess_of(problem: DesignProblem, factor: NDArray) -> float:
+def excess_of(problem: DesignProblem, factor: NDArray[np.float64]) -> float:
     """Return the factor by which structured noise S alone must grow to meet the budget."""
     parts = (Structured(problem.plant, factor),)
     return problem.excess(problem.certify(parts))
@@ -88,7 +88,7 @@ def floored(problem: DesignProblem) -> Proposal:
     return replace(sized, lower_bound=bound)
 
 
-def beside_floor(problem: DesignProblem, factor: NDArray) -> Proposal:
+def beside_floor(problem: DesignProblem, factor: NDArray[np.float64]) -> Proposal:
     """Structured noise S, without the floor."""
     parts: tuple[NoisePart, ...] = (White(problem.floor_std),)
     if factor.shape[1]:
@@ -130,8 +130,8 @@ def _apart(problem: DesignProblem, allowed: float, white: float) -> Shape | None
 
 
 def _enlarged(
-    problem: DesignProblem, factor: NDArray, allowed: float
-) -> NDArray | None:
+    problem: DesignProblem, factor: NDArray[np.float64], allowed: float
+) -> NDArray[np.float64] | None:
     """S, enlarged until every certified shift is below the allowed one."""
     most = 1 + STEEPEST * LARGEST_EXCESS if factor.shape[1] else 1.0
 
@@ -147,7 +147,7 @@ def _enlarged(
     return factor * size if excess <= 1 else None
 
 
-def shift_beside_floor(problem: DesignProblem, factor: NDArray) -> Shift:
+def shift_beside_floor(problem: DesignProblem, factor: NDArray[np.float64]) -> Shift:
     """Return how far structured noise S and the floor hide all moves.
 
     Of a rough design the nominal plant shows whether double precision told the moves apart.
@@ -168,13 +168,13 @@ class _Cover:
     leaves the structured noise Sigma.
     """
 
-    basis: NDArray
-    weight: NDArray
-    core: NDArray
-    points: NDArray
-    balls: tuple[NDArray, ...]
+    basis: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    core: NDArray[np.float64]
+    points: NDArray[np.float64]
+    balls: tuple[NDArray[np.float64], ...]
 
-    def solve(self, rough: Rough | None) -> tuple[NDArray, float, float]:
+    def solve(self, rough: Rough | None) -> tuple[NDArray[np.float64], float, float]:
         """S (n, r), a bound on tr(W (Sigma + M^-1)) in these coordinates, and tr(W M^-1)."""
         balls = [self.core, *self.balls]
         found = covering_ellipsoid(self.points, balls, self.weight, rough=rough)
@@ -195,8 +195,8 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
     responses = responses / problem.floor[:, None]
     Q, triangle = scipy.linalg.qr(responses, mode="economic")
     core = scipy.linalg.solve_triangular(triangle, np.eye(len(triangle)))
-    points: list[NDArray] = []
-    balls: list[NDArray] = []
+    points: list[NDArray[np.float64]] = []
+    balls: list[NDArray[np.float64]] = []
     for model in problem.plants:
         inside, outside = _beside(Q, model, problem)
         for moves in problem.request.secret.moves(model, problem.horizon):
@@ -217,8 +217,8 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
 
 
 def _beside(
-    Q: NDArray, model: Plant, problem: DesignProblem
-) -> tuple[NDArray, NDArray]:
+    Q: NDArray[np.float64], model: Plant, problem: DesignProblem
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Coordinates in Q of a model's whitened responses, and a root of what is orthogonal to it."""
     free = model.free_response(np.eye(model.order), problem.horizon)
     free = free / problem.floor[:, None]
@@ -227,7 +227,7 @@ def _beside(
     return inside, outside
 
 
-def _seen_basis(problem: DesignProblem) -> NDArray:
+def _seen_basis(problem: DesignProblem) -> NDArray[np.float64]:
     """Columns (n, r) of states that the outputs see, each about as well as the floor."""
     plant = problem.plant
     seen = np.flatnonzero(seen_states(plant, problem.horizon))
@@ -253,7 +253,9 @@ def _seen_basis(problem: DesignProblem) -> NDArray:
     return basis
 
 
-def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
+def _within(
+    inside: NDArray[np.float64], outside: NDArray[np.float64], allowed: float
+) -> NDArray[np.float64]:
     """Return what the floor alone leaves of whitened responses to the structured noise.
 
     They have coordinates ``inside`` (r, M) in the column space of the noise, and
@@ -277,7 +279,9 @@ def _within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
     return inside / np.sqrt(left)
 
 
-def _ball_within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
+def _ball_within(
+    inside: NDArray[np.float64], outside: NDArray[np.float64], allowed: float
+) -> NDArray[np.float64]:
     """A root of the least structured noise that hides a ball together with the floor.
 
     With root = Q X + Y, the demand root^T (I + Q Sigma Q^T)^-1 root <= y^2 is
@@ -302,9 +306,9 @@ def _ball_within(inside: NDArray, outside: NDArray, allowed: float) -> NDArray:
 
 
 def covering_ellipsoid(
-    points: NDArray,
-    balls: Sequence[NDArray],
-    weight_factor: NDArray,
+    points: NDArray[np.float64],
+    balls: Sequence[NDArray[np.float64]],
+    weight_factor: NDArray[np.float64],
     *,
     tol: float = ROUNDED,
     rough: Rough | None = None,
@@ -321,7 +325,7 @@ def covering_ellipsoid(
         return enclosing_ellipsoid(points, weight_factor, tol=tol)
     is_large = len(points) > _LARGE
     rounds = _FEW_ROUNDS if is_large else MOST_ROUNDS
-    held: NDArray = np.arange(points.shape[1])
+    held: NDArray[np.intp] = np.arange(points.shape[1])
     units = []
     for ball in balls:  # the axes alone make the cheapest ellipsoid around the ball
         _, _, vt = scipy.linalg.svd(weight_factor.T @ ball, full_matrices=False)
@@ -377,23 +381,27 @@ def covering_ellipsoid(
     return Shape(best, lower_bound)
 
 
-def _squares(columns: NDArray) -> NDArray:
+def _squares(columns: NDArray[np.floating]) -> NDArray[np.float64]:
     """The squared norms of columns, without a copy of them."""
     return np.einsum("ij,ij->j", columns, columns)
 
 
-def _reaching(factor: NDArray, ball: NDArray) -> NDArray:
+def _reaching(
+    factor: NDArray[np.float64], ball: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The factor, larger only in the directions in which a ball sticks out."""
     U, s, _ = _svd(np.linalg.solve(factor, ball))
     lacking = np.maximum(s, 1.0) - 1
     return factor + (factor @ U * lacking) @ U.T
 
 
-def _svd(matrix: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def _svd(
+    matrix: NDArray[np.floating],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     return scipy.linalg.svd(matrix, full_matrices=False, lapack_driver=_DRIVER)
 
 
-def _axes(root: NDArray) -> NDArray:
+def _axes(root: NDArray[np.float64]) -> NDArray[np.float64]:
     """Orthonormal columns (q, k) that may carry the ellipsoid in place of others.
 
     With the others times roots of their weights, ``root``, the axes of root root^T have
@@ -403,7 +411,9 @@ def _axes(root: NDArray) -> NDArray:
     return axes[:, sizes >= EPS * sizes[0]]
 
 
-def _turns(root: NDArray, near: NDArray, least: float) -> NDArray:
+def _turns(
+    root: NDArray[np.float64], near: NDArray[np.float64], least: float
+) -> NDArray[np.float64]:
     """Unit vectors by which the matrix root root^T (q, q) of weights turns in a subspace.
 
     They are the axes of the matrix in the span of ``near`` (q, k), and the sums and
@@ -421,7 +431,9 @@ def _turns(root: NDArray, near: NDArray, least: float) -> NDArray:
     return turned / np.linalg.norm(turned, axis=0)
 
 
-def remainder(factor: NDArray, ball: NDArray, least: float = 1e-7) -> NDArray:
+def remainder(
+    factor: NDArray[np.float64], ball: NDArray[np.float64], least: float = 1e-7
+) -> NDArray[np.float64]:
     """A root X of factor factor^T - ball ball^T, without directions below ``least``."""
     inside = np.linalg.solve(factor, ball)
     U, s, _ = scipy.linalg.svd(inside)

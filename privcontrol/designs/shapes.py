@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
@@ -37,10 +38,13 @@ def _is_lasting(secret: Adjacency) -> bool:
 
 
 def _prices(
-    plant: Plant, request: Request, weight: Weight, known: dict[str, NDArray]
-) -> dict[str, NDArray]:
+    plant: Plant,
+    request: Request,
+    weight: Weight,
+    known: dict[str, NDArray[np.float64]],
+) -> dict[str, NDArray[np.float64]]:
     """Return standard deviations (p,) of noise for both shapes of a change."""
-    prices: dict[str, NDArray] = {}
+    prices: dict[str, NDArray[np.float64]] = {}
     for shape in ("level", "any"):
         if shape in known:
             prices[shape] = known[shape]

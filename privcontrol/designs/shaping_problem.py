@@ -90,7 +90,7 @@ class ShapingProblem(ByContent):
         return Responses.of(self.secret, self.grid.points)
 
     @cached_property
-    def prices(self) -> NDArray:
+    def prices(self) -> NDArray[np.complex128]:
         """H (N/2 + 1, k, r) with the cost |H gamma|^2."""
         return frequency_response(self.price, self.grid.points)
 
@@ -101,7 +101,9 @@ class ShapingProblem(ByContent):
         if self.sums is None:
             return best_spectrum(self.grid, weight, self.responses, gap, self.enough)
 
-        def solved(columns: NDArray, start: NDArray | None) -> BestSpectrum:
+        def solved(
+            columns: NDArray[np.inexact], start: NDArray[np.float64] | None
+        ) -> BestSpectrum:
             return best_spectrum(
                 self.grid, weight, Responses(columns), gap, start=start
             )
@@ -112,11 +114,11 @@ class ShapingProblem(ByContent):
         columns = self.responses.columns
         return with_sums(self.grid, impulse, self.sums, columns, solved, gap / 4)
 
-    def covariances(self, lags: int) -> NDArray:
+    def covariances(self, lags: int) -> NDArray[np.float64]:
         """Covariances (lags + 1,) of the best noise with one output."""
         return self.grid.covariances(spectrum_for(self).spectrum[:, 0, 0].real, lags)
 
-    def realised(self, spectrum: NDArray, added: float) -> Realisation:
+    def realised(self, spectrum: NDArray[np.inexact], added: float) -> Realisation:
         """Systems for a spectrum and white noise of a share of each output's variance."""
         return Realisation.of(self.grid, spectrum, min(self.gap, 1.0), added)
 

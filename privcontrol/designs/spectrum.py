@@ -37,7 +37,9 @@ _MOST_FOR_SHAPES = 2**14
 # -- points on the unit circle -----------------------------------------------------------
 
 
-def _warped(poles: NDArray) -> tuple[NDArray, NDArray]:
+def _warped(
+    poles: NDArray[np.inexact],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return warps (N,) that are tried, and the largest size of a pole under each."""
     warps = np.tanh(np.linspace(-6, 6, 601))
     every = np.append(poles, 0.0)
@@ -58,7 +60,7 @@ class FrequencyGrid:
     count: int  # N on the whole circle, a power of two
 
     @classmethod
-    def fitting(cls, poles: NDArray, longest: int) -> FrequencyGrid:
+    def fitting(cls, poles: NDArray[np.inexact], longest: int) -> FrequencyGrid:
         """Return the grid that resolves functions with these poles to double precision.
 
         So are the spectra of shapes of at most ``longest`` samples, which oscillate.
@@ -76,7 +78,7 @@ class FrequencyGrid:
         return cls(warp, count)
 
     @classmethod
-    def fitting_shapes(cls, poles: NDArray, longest: int) -> FrequencyGrid:
+    def fitting_shapes(cls, poles: NDArray[np.inexact], longest: int) -> FrequencyGrid:
         """Return the smallest grid that resolves poles and shapes all around the circle.
 
         It is less dense where slow poles are than that of `fitting`, and denser elsewhere.
@@ -94,20 +96,20 @@ class FrequencyGrid:
         return cls(float(tries[radii.argmin()]), count)
 
     @property
-    def points(self) -> NDArray:
+    def points(self) -> NDArray[np.complex128]:
         """z (N/2 + 1,) on the unit circle."""
         even = self._even
         return (even + self.warp) / (1 + self.warp * even)
 
     @property
-    def _even(self) -> NDArray:
+    def _even(self) -> NDArray[np.complex128]:
         """s (N/2 + 1,), at even distances on the unit circle."""
         steps = np.arange(self.count // 2 + 1)
         angles = 2 * np.pi * steps / self.count
         return np.exp(1j * angles)
 
     @cached_property
-    def weights(self) -> NDArray:
+    def weights(self) -> NDArray[np.float64]:
         """Weights (N/2 + 1,), of sum one, of a real function's mean over the circle."""
         distances = np.abs(1 + self.warp * self._even)
         stretch = (1 - self.warp**2) / distances**2
@@ -115,11 +117,13 @@ class FrequencyGrid:
         weights[1:-1] *= 2  # the lower half of the circle
         return weights
 
-    def mean(self, values: NDArray) -> NDArray:
+    def mean(self, values: NDArray[np.inexact]) -> NDArray[np.float64]:
         """Return the mean over the circle of real parts, along the first axis."""
         return np.tensordot(self.weights, values.real, 1)
 
-    def covariances(self, spectrum: NDArray, lags: int) -> NDArray:
+    def covariances(
+        self, spectrum: NDArray[np.inexact], lags: int
+    ) -> NDArray[np.float64]:
         """Return the covariances (lags + 1,) of a positive spectrum (N/2 + 1,).
 
         Where slow poles make the points dense around 1 they are far apart around -1, so
@@ -135,15 +139,15 @@ class FrequencyGrid:
         values = np.exp(between(places.clip(angles[0], angles[-1])))
         return np.fft.irfft(values)[: lags + 1]
 
-    def coefficients(self, values: NDArray) -> NDArray:
+    def coefficients(self, values: NDArray[np.inexact]) -> NDArray[np.float64]:
         """Return real coefficients (N, ...) of the powers s^-k, from values."""
         return np.fft.irfft(values, self.count, axis=0)
 
-    def causal_coefficients(self, values: NDArray) -> NDArray:
+    def causal_coefficients(self, values: NDArray[np.inexact]) -> NDArray[np.float64]:
         """Return those (N/2, ...) of the powers s^0, s^-1, ..."""
         return self.coefficients(values)[: self.count // 2]
 
-    def values(self, coefficients: NDArray) -> NDArray:
+    def values(self, coefficients: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Return values of a series in s^-1 with real coefficients (at most N, ...)."""
         return np.fft.rfft(coefficients, self.count, axis=0)
 
@@ -157,12 +161,12 @@ class Responses(NamedTuple):
     The columns O of a ball are those of its moves O a, |a| <= 1.
     """
 
-    columns: NDArray
-    balls: tuple[NDArray, ...] = ()
+    columns: NDArray[np.inexact]
+    balls: tuple[NDArray[np.inexact], ...] = ()
     windows: tuple[WindowResponse, ...] = ()
 
     @classmethod
-    def of(cls, secret: SecretInputs, points: NDArray) -> Responses:
+    def of(cls, secret: SecretInputs, points: NDArray[np.complex128]) -> Responses:
         """Return the responses to all moves at points z (N,).
 
         Several events count as if they were far apart, which they may be.
@@ -185,7 +189,9 @@ class Responses(NamedTuple):
         every = np.concatenate([none, *columns], axis=2)
         return cls(every, balls, tuple(windows))
 
-    def through(self, change: Callable[[NDArray], NDArray]) -> Responses:
+    def through(
+        self, change: Callable[[NDArray[np.inexact]], NDArray[np.inexact]]
+    ) -> Responses:
         """Return the responses behind a linear map at each frequency."""
         windows = []
         for window in self.windows:
@@ -208,11 +214,11 @@ class Responses(NamedTuple):
 
 def best_spectrum(
     grid: FrequencyGrid,
-    weight: NDArray,
+    weight: NDArray[np.inexact],
     responses: Responses,
     gap: float,
     enough: float = np.inf,
-    start: NDArray | None = None,
+    start: NDArray[np.float64] | None = None,
 ) -> BestSpectrum:
     """Return the spectrum of least mean tr(W S) that hides moves with some responses.
 
@@ -231,7 +237,7 @@ def best_spectrum(
     return found._replace(spectrum=spectrum, lower_bound=bound)
 
 
-def _hermitian_roots(weight: NDArray) -> list[NDArray]:
+def _hermitian_roots(weight: NDArray[np.inexact]) -> list[NDArray[np.inexact]]:
     """Return W^1/2, the same with small eigenvalues raised, and the inverse of that."""
     values, vectors = np.linalg.eigh(weight)
     roots = np.sqrt(np.maximum(values, 0.0))
@@ -241,11 +247,13 @@ def _hermitian_roots(weight: NDArray) -> list[NDArray]:
     return [scaled_columns(vectors, sizes) @ rows for sizes in every]
 
 
-def scaled_columns(stack: NDArray, sizes: NDArray) -> NDArray:
+def scaled_columns(
+    stack: NDArray[np.inexact], sizes: NDArray[np.inexact]
+) -> NDArray[np.inexact]:
     """Return a stack of matrices with columns multiplied by sizes (N, r)."""
     return stack * sizes[:, None, :]
 
 
-def adjoint(stack: NDArray) -> NDArray:
+def adjoint(stack: NDArray[np.inexact]) -> NDArray[np.inexact]:
     """Return conjugate transposes of a stack of matrices."""
     return stack.conj().swapaxes(-1, -2)

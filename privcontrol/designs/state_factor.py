@@ -56,7 +56,7 @@ def structured_factor(
     plant: Plant,
     moves: Moves,
     horizon: int,
-    weight_root: Callable[[NDArray], NDArray],
+    weight_root: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     allowed: float,
     *,
     shape: Callable[..., Shape] = gaussian_shape,
@@ -147,7 +147,7 @@ def _uncertified(
     )
 
 
-def _pivots(columns: NDArray) -> NDArray:
+def _pivots(columns: NDArray[np.float64]) -> NDArray[np.integer]:
     """The order in which a pivoted QR factorisation takes columns (r, M), which it changes."""
     return scipy.linalg.lapack.dgeqp3(columns, overwrite_a=True)[1] - 1
 
@@ -156,7 +156,7 @@ class _Problem:
     """The hidden moves and the padding, as balls (r, M), for the states with noise."""
 
     def __init__(
-        self, plant: Plant, moves: Moves, rows: NDArray, padding: float
+        self, plant: Plant, moves: Moves, rows: NDArray[np.intp], padding: float
     ) -> None:
         self.plant = plant
         self.moves = moves
@@ -186,7 +186,7 @@ class _Problem:
         with working_bits(self.moves.bits):
             return block_balls([[self.hidden, ball_matrix(self.extra)]])
 
-    def _square(self, basis: NDArray) -> BallMatrix:
+    def _square(self, basis: NDArray[np.integer]) -> BallMatrix:
         """Some of the moves and the padding (r, r)."""
         if self.told is None:
             return submatrix(self.balls, range(len(self.rows)), basis.tolist())
@@ -216,7 +216,7 @@ class _Problem:
         responses = self._responses(basis, horizon)
         return MoveBasis(self.columns[:, basis], responses, coordinates)
 
-    def _coordinates(self, basis: NDArray) -> NDArray | None:
+    def _coordinates(self, basis: NDArray[np.integer]) -> NDArray[np.float64] | None:
         """All moves in those of a basis (r, M), None if these may be dependent."""
         if len(basis) == self.columns.shape[1]:  # there are no others
             return np.eye(len(basis))[np.argsort(basis)].T
@@ -227,7 +227,9 @@ class _Problem:
         solved = self._sharp(lambda: square.solve(self.balls))
         return None if solved is None else midpoints(solved)
 
-    def _responses(self, basis: NDArray, horizon: int) -> NDArray:
+    def _responses(
+        self, basis: NDArray[np.integer], horizon: int
+    ) -> NDArray[np.float64]:
         """O_T z of the basis columns (T p, r), from the plant's free response if known."""
         states = np.zeros((self.plant.order, len(basis)))
         states[self.rows] = self.columns[:, basis]
@@ -240,7 +242,7 @@ class _Problem:
         responses[:, is_move] = self.moves.responses(self.plant, basis[is_move])
         return responses
 
-    def shifts(self, factor: NDArray) -> NDArray:
+    def shifts(self, factor: NDArray[np.float64]) -> NDArray[np.float64]:
         """Upper bounds (r, M) of |S^-1 z| for the doubles of a factor (r, r)."""
         bounds = self._solved_in_pairs(ball_matrix(factor), Pairs.upper)
         if bounds is not None:
@@ -250,14 +252,14 @@ class _Problem:
             return np.full((len(self.rows), self.count), np.inf)
         return upper_bounds(solved)
 
-    def _entries(self, factor: NDArray) -> BallMatrix:
+    def _entries(self, factor: NDArray[np.float64]) -> BallMatrix:
         """S^-1 z (r, M) of every move, at the working bits."""
         inverse = inverse_balls(factor)
         return inverse if self.hidden == inverse**0 else inverse * self.hidden
 
     def _solved_in_pairs(
-        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray]
-    ) -> NDArray | None:
+        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray[np.float64]]
+    ) -> NDArray[np.float64] | None:
         """What is read of the moves in a matrix's columns, where pairs tell them sharply."""
         if self.told is None:
             return None
@@ -286,8 +288,12 @@ class _Problem:
         return None
 
     def enlarged(
-        self, factor: NDArray, shifts: NDArray, allowed: float, norm: float
-    ) -> NDArray:
+        self,
+        factor: NDArray[np.float64],
+        shifts: NDArray[np.float64],
+        allowed: float,
+        norm: float,
+    ) -> NDArray[np.float64]:
         """The factor scaled until its shifts are certified.
 
         Rounding the factor changes the shifts of thin directions in either direction. So

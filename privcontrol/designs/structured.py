@@ -69,7 +69,9 @@ def tangent_noise(problem: DesignProblem, allowed: float) -> Shape:
         )
 
 
-def _around_ball(problem: DesignProblem, axes: NDArray, allowed: float) -> Shape:
+def _around_ball(
+    problem: DesignProblem, axes: NDArray[np.float64], allowed: float
+) -> Shape:
     """S = E times the size that hides every direction of the ball with axes E.
 
     For Gaussian noise E E^T / y*^2 is below every other covariance that hides the ball.

@@ -35,11 +35,11 @@ _NEW = 0.02
 class LevelSum:
     """Levels with their starts, lengths and signs (m,)."""
 
-    starts: NDArray
-    lengths: NDArray
-    signs: NDArray
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+    signs: NDArray[np.floating]
 
-    def transform(self, z: NDArray) -> NDArray:
+    def transform(self, z: NDArray[np.inexact]) -> NDArray[np.inexact]:
         """Return the sum (N,) of the samples v(t) z^-t at points z (N,)."""
         ends = self.starts + self.lengths
         shape = np.zeros(int(ends.max()))
@@ -89,7 +89,7 @@ class LevelSums:
         return self.count * apart + 2 * self.longest
 
     def largest(
-        self, correlations: NDArray, known: Sequence[LevelSum] = ()
+        self, correlations: NDArray[np.float64], known: Sequence[LevelSum] = ()
     ) -> list[tuple[float, LevelSum]]:
         """Return squares and sums that no change of one level enlarges.
 
@@ -110,9 +110,8 @@ class LevelSums:
         self, start: LevelSum, products: LevelProducts
     ) -> tuple[float, LevelSum]:
         """Return a sum of which each level is the best beside the others, and its square."""
-        starts, lengths, signs = map(
-            np.copy, (start.starts, start.lengths, start.signs)
-        )
+        starts, lengths = start.starts.copy(), start.lengths.copy()
+        signs = start.signs.copy()
         every = np.arange(1, self.longest + 1)
         own = products(every, every, np.zeros_like(every))
         square = 0.0
@@ -136,7 +135,7 @@ class LevelSums:
             if square <= before * (1 + ALIKE):
                 return square, LevelSum(starts - starts[0], lengths, signs)
 
-    def _times(self, starts: NDArray, k: int) -> NDArray:
+    def _times(self, starts: NDArray[np.intp], k: int) -> NDArray[np.intp]:
         """Return when a level may begin between its neighbours."""
         if k == 0:
             last = starts[1] - self.spacing.separation
@@ -148,7 +147,7 @@ class LevelSums:
         return np.arange(first, last + 1)
 
 
-def sums_of_run(whitened: NDArray, changes: Apart) -> NDArray:
+def sums_of_run(whitened: NDArray[np.float64], changes: Apart) -> NDArray[np.float64]:
     """Return signs (M, S) of changes whose sums show much, and keep their distance.
 
     ``whitened`` (m, M) are the changes. Each begins a sum, which takes the change that
@@ -176,10 +175,10 @@ def sums_of_run(whitened: NDArray, changes: Apart) -> NDArray:
 
 def with_sums(
     circle: Circle,
-    response: NDArray,
+    response: NDArray[np.inexact],
     sums: LevelSums,
-    columns: NDArray,
-    solved: Callable[[NDArray, NDArray | None], BestSpectrum],
+    columns: NDArray[np.inexact],
+    solved: Callable[[NDArray[np.inexact], NDArray[np.float64] | None], BestSpectrum],
     tol: float,
 ) -> BestSpectrum:
     """Return the best spectrum that hides sums of levels as well as other moves.
@@ -224,7 +223,9 @@ def with_sums(
     return best
 
 
-def _correlations(circle: Circle, values: NDArray, count: int) -> NDArray:
+def _correlations(
+    circle: Circle, values: NDArray[np.float64], count: int
+) -> NDArray[np.float64]:
     """Return the means (count,) over the circle of values times z^m."""
     angles = np.angle(circle.points)
     weighted = circle.weights * values

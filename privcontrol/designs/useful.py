@@ -153,7 +153,9 @@ def _way_out(noise: SummedNoise) -> str:
     )
 
 
-def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
+def _limits(
+    max_std: ArrayLike | Mapping[str, float], plant: Plant
+) -> NDArray[np.float64]:
     """Return limits (p,), infinite where there is none."""
     if isinstance(max_std, Mapping):
         plant.check_outputs(max_std, "max_std")
@@ -169,7 +171,7 @@ def _limits(max_std: ArrayLike | Mapping[str, float], plant: Plant) -> NDArray:
     return np.where(infinite, math.inf, sizes)
 
 
-def _check_limit(noise: SummedNoise, limits: NDArray) -> None:
+def _check_limit(noise: SummedNoise, limits: NDArray[np.float64]) -> None:
     ratios = noise.std / limits
     worst = int(ratios.argmax())
     ratio = float(ratios[worst])

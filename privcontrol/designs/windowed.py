@@ -53,12 +53,12 @@ class Circle(Protocol):
     """Frequencies at which responses are known."""
 
     @property
-    def points(self) -> NDArray: ...
+    def points(self) -> NDArray[np.inexact]: ...
 
     @property
-    def weights(self) -> NDArray: ...
+    def weights(self) -> NDArray[np.float64]: ...
 
-    def mean(self, values: NDArray) -> NDArray: ...
+    def mean(self, values: NDArray[np.inexact]) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,19 +73,19 @@ class WindowResponse:
         z^-t.
     """
 
-    columns: NDArray
-    powers: NDArray
+    columns: NDArray[np.inexact]
+    powers: NDArray[np.inexact]
 
     @property
     def size(self) -> int:
         """Number k q of values of a change."""
         return self.powers.shape[1] * self.columns.shape[2]
 
-    def through(self, stack: NDArray) -> WindowResponse:
+    def through(self, stack: NDArray[np.inexact]) -> WindowResponse:
         """Return the responses behind matrices (N, r, r)."""
         return replace(self, columns=stack @ self.columns)
 
-    def kernel(self, weights: NDArray) -> NDArray:
+    def kernel(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
         """Return g Q g^* (N, r, r) of weights X (k q, k q) of changes."""
         count, inputs = self.powers.shape[1], self.columns.shape[2]
         blocks = weights.reshape(count, inputs, count, inputs)
@@ -95,12 +95,12 @@ class WindowResponse:
         for first, second in np.ndindex(inputs, inputs):  # signals of j and of l
             of_pair = blocks[:, first, :, second][is_later]
             sums[:, first, second] = np.bincount(lags[is_later], of_pair, count)
-        series = (self.powers @ sums.reshape(count, -1)).reshape(-1, inputs, inputs)
-        series = _turned(series)
+        given = (self.powers @ sums.reshape(count, -1)).reshape(-1, inputs, inputs)
+        series = _turned(given)
         Q = series + _adjoint(series) - sums[0].T
         return self.columns @ Q @ _adjoint(self.columns)
 
-    def products(self, circle: Circle) -> NDArray:
+    def products(self, circle: Circle) -> NDArray[np.float64]:
         """Return R (k q, k q) of responses that are whitened already."""
         count, inputs = self.powers.shape[1], self.columns.shape[2]
         energy = _adjoint(self.columns) @ self.columns
@@ -114,11 +114,11 @@ class WindowResponse:
         return (matrix + matrix.T) / 2
 
 
-def _adjoint(stack: NDArray) -> NDArray:
+def _adjoint(stack: NDArray[np.inexact]) -> NDArray[np.inexact]:
     return stack.conj().swapaxes(-1, -2)
 
 
-def _turned(stack: NDArray) -> NDArray:
+def _turned(stack: NDArray[np.inexact]) -> NDArray[np.inexact]:
     return stack.swapaxes(-1, -2)
 
 
@@ -132,11 +132,11 @@ class Windows(Protocol):
     @property
     def sizes(self) -> Sequence[int]: ...
 
-    def through(self, stack: NDArray) -> Windows: ...
+    def through(self, stack: NDArray[np.inexact]) -> Windows: ...
 
-    def kernel(self, weights: Sequence[NDArray]) -> NDArray: ...
+    def kernel(self, weights: Sequence[NDArray[np.float64]]) -> NDArray[np.inexact]: ...
 
-    def products(self, circle: Circle) -> list[NDArray]: ...
+    def products(self, circle: Circle) -> list[NDArray[np.float64]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,16 +150,16 @@ class WindowsOnCircle:
         """Number of values of a change in each window."""
         return [window.size for window in self.each]
 
-    def through(self, stack: NDArray) -> WindowsOnCircle:
+    def through(self, stack: NDArray[np.inexact]) -> WindowsOnCircle:
         """Return the responses behind matrices (N, r, r)."""
         return WindowsOnCircle(tuple(window.through(stack) for window in self.each))
 
-    def kernel(self, weights: Sequence[NDArray]) -> NDArray:
+    def kernel(self, weights: Sequence[NDArray[np.float64]]) -> NDArray[np.inexact]:
         """Return the sum of all g Q g^* (N, r, r)."""
         pairs = zip(self.each, weights, strict=True)
         return np.sum([window.kernel(own) for window, own in pairs], axis=0)
 
-    def products(self, circle: Circle) -> list[NDArray]:
+    def products(self, circle: Circle) -> list[NDArray[np.float64]]:
         """Return R of each window, of responses that are whitened already."""
         return [window.products(circle) for window in self.each]
 
@@ -176,19 +176,19 @@ class WindowsOfRun:
         The impulses of each window.
     """
 
-    columns: NDArray
-    index: tuple[NDArray, ...]
+    columns: NDArray[np.inexact]
+    index: tuple[NDArray[np.intp], ...]
 
     @property
     def sizes(self) -> list[int]:
         """Number of values of a change in each window."""
         return [len(own) for own in self.index]
 
-    def through(self, stack: NDArray) -> WindowsOfRun:
+    def through(self, stack: NDArray[np.inexact]) -> WindowsOfRun:
         """Return the responses behind a matrix (1, m, m)."""
         return replace(self, columns=stack @ self.columns)
 
-    def kernel(self, weights: Sequence[NDArray]) -> NDArray:
+    def kernel(self, weights: Sequence[NDArray[np.float64]]) -> NDArray[np.inexact]:
         """Return the sum of all G X G^T (1, m, m)."""
         size = self.columns.shape[2]
         together = np.zeros((size, size))
@@ -196,7 +196,7 @@ class WindowsOfRun:
             together[own[:, None], own] += of_window
         return self.columns @ together @ _turned(self.columns)
 
-    def products(self, circle: Circle) -> list[NDArray]:
+    def products(self, circle: Circle) -> list[NDArray[np.float64]]:
         """Return R of each window, of responses that are whitened already."""
         (columns,) = self.columns
         together = columns.T @ columns
@@ -209,7 +209,7 @@ class Run:
     points = np.ones(1)
     weights = np.ones(1)
 
-    def mean(self, values: NDArray) -> NDArray:
+    def mean(self, values: NDArray[np.inexact]) -> NDArray[np.float64]:
         return values[0]
 
 
@@ -221,11 +221,11 @@ class Weighted(NamedTuple):
     them (S, k q) and ``shares`` their weights (S,).
     """
 
-    singles: NDArray
-    windows: tuple[NDArray, ...] = ()
-    balls: tuple[NDArray, ...] = ()
-    signs: tuple[NDArray, ...] = ()
-    shares: tuple[NDArray, ...] = ()
+    singles: NDArray[np.float64]
+    windows: tuple[NDArray[np.float64], ...] = ()
+    balls: tuple[NDArray[np.float64], ...] = ()
+    signs: tuple[NDArray[np.float64], ...] = ()
+    shares: tuple[NDArray[np.float64], ...] = ()
 
     def scaled(self, total: float) -> Weighted:
         """Return all weights divided by a number."""
@@ -251,11 +251,11 @@ class Weighted(NamedTuple):
 class _Step:
     """A spectrum in prices of one, with the whitened changes."""
 
-    roots: NDArray  # K^(1/2) (N, r, r)
+    roots: NDArray[np.inexact]  # K^(1/2) (N, r, r)
     cost: float  # mean of its trace, whose square is the bound of its weights
-    squares: NDArray  # (K,) of single moves
-    products: tuple[NDArray, ...]  # R of each window
-    forms: tuple[NDArray, ...]  # the Gram matrix of each ball
+    squares: NDArray[np.float64]  # (K,) of single moves
+    products: tuple[NDArray[np.float64], ...]  # R of each window
+    forms: tuple[NDArray[np.float64], ...]  # the Gram matrix of each ball
 
     @property
     def fixed(self) -> float:
@@ -267,9 +267,9 @@ class _Step:
 class _Shares(NamedTuple):
     """Weights of single moves, of all signs of the windows in turn, and of the balls."""
 
-    singles: NDArray
-    signs: NDArray
-    balls: tuple[NDArray, ...]
+    singles: NDArray[np.float64]
+    signs: NDArray[np.float64]
+    balls: tuple[NDArray[np.float64], ...]
 
     def normalised(self) -> _Shares:
         """Return the same with a sum of one."""
@@ -278,7 +278,7 @@ class _Shares(NamedTuple):
         balls = tuple(own / total for own in self.balls)
         return _Shares(self.singles / total, self.signs / total, balls)
 
-    def weights(self, active: Sequence[NDArray]) -> Weighted:
+    def weights(self, active: Sequence[NDArray[np.float64]]) -> Weighted:
         """Return the weights as matrices, from the signs (S, N) of each window."""
         ends = np.cumsum([len(signs) for signs in active])[:-1]
         shares = np.split(self.signs, ends)
@@ -302,7 +302,7 @@ class _Found(NamedTuple):
 class BestSpectrum(NamedTuple):
     """The cheapest spectrum found for a privacy shift of one."""
 
-    spectrum: NDArray  # S (N, r, r), which hides every move with that shift
+    spectrum: NDArray[np.inexact]  # S (N, r, r), which hides every move with that shift
     lower_bound: float  # of the cost of any spectrum that hides the moves
     weights: Weighted  # which prove the bound
 
@@ -315,16 +315,16 @@ class SpectrumProblem:
     """
 
     circle: Circle
-    columns: NDArray  # (N, r, K)
+    columns: NDArray[np.inexact]  # (N, r, K)
     windows: Windows
-    balls: tuple[NDArray, ...] = ()  # axes (N, r, q)
+    balls: tuple[NDArray[np.inexact], ...] = ()  # axes (N, r, q)
 
     def solve(
         self,
         gap: float,
-        lowered: NDArray,
+        lowered: NDArray[np.inexact],
         enough: float = np.inf,
-        start: NDArray | None = None,
+        start: NDArray[np.float64] | None = None,
     ) -> BestSpectrum:
         """Return a spectrum within about a relative gap of the cheapest one.
 
@@ -352,7 +352,7 @@ class SpectrumProblem:
             if found.bounding.cost**2 > bound:
                 bound = found.bounding.cost**2
                 bounding = known.weights(active)
-            every: list[list[NDArray]] = []
+            every: list[list[NDArray[np.float64]]] = []
             for step in (found.bounding, found.cheapest, found.mean):
                 worst, signs = self._worst(step, active)
                 every.append(signs)
@@ -372,7 +372,7 @@ class SpectrumProblem:
         return self._bounded(best, bounding, lowered)
 
     def _bounded(
-        self, best: NDArray, weights: Weighted, lowered: NDArray
+        self, best: NDArray[np.inexact], weights: Weighted, lowered: NDArray[np.inexact]
     ) -> BestSpectrum:
         """Return a spectrum with the bound that weights prove at lowered prices."""
         kernel = lowered @ self._kernel(weights) @ _adjoint(lowered)
@@ -381,7 +381,7 @@ class SpectrumProblem:
         bound = float(self.circle.mean(roots.sum(axis=1))) ** 2
         return BestSpectrum(best, bound, weights)
 
-    def _kernel(self, weights: Weighted) -> NDArray:
+    def _kernel(self, weights: Weighted) -> NDArray[np.inexact]:
         kernel = (self.columns * weights.singles) @ _adjoint(self.columns)
         if weights.windows:
             kernel = kernel + self.windows.kernel(weights.windows)
@@ -396,7 +396,9 @@ class SpectrumProblem:
         values, vectors = np.linalg.eigh(self._kernel(weights))
         return self._left_by(np.sqrt(np.maximum(values, 0.0)), vectors)
 
-    def _left_by(self, sizes: NDArray, vectors: NDArray) -> _Step:
+    def _left_by(
+        self, sizes: NDArray[np.float64], vectors: NDArray[np.inexact]
+    ) -> _Step:
         """Return what a spectrum of eigenvalues (N, r) and vectors (N, r, r) leaves."""
         cost = float(self.circle.mean(sizes.sum(axis=1)))
         sizes = np.maximum(sizes, NEGLIGIBLE * sizes.max())
@@ -411,19 +413,21 @@ class SpectrumProblem:
             forms.append(self.circle.mean(_adjoint(axes) @ axes).real)
         return _Step(roots, cost, squares, tuple(products), tuple(forms))
 
-    def _of_roots(self, roots: NDArray) -> _Step:
+    def _of_roots(self, roots: NDArray[np.inexact]) -> _Step:
         """Return what a spectrum (N, r, r) leaves, scaled to a cost of one."""
         cost = self.circle.mean(np.trace(roots, axis1=1, axis2=2))
         return self._left_by(*np.linalg.eigh(roots / cost))
 
     @cached_property
-    def _energies(self) -> NDArray | None:
+    def _energies(self) -> NDArray[np.float64] | None:
         """Squared responses (N, K) of one output to single moves, None if there are others."""
         if self.columns.shape[1] > 1 or self.windows.sizes or self.balls:
             return None
         return np.abs(self.columns[:, 0, :]) ** 2
 
-    def _scalar_step(self, energies: NDArray, singles: NDArray) -> _Step:
+    def _scalar_step(
+        self, energies: NDArray[np.float64], singles: NDArray[np.float64]
+    ) -> _Step:
         """Return `_step` of single moves and one output."""
         roots = np.sqrt(energies @ singles)
         cost = float(self.circle.weights @ roots)
@@ -432,7 +436,7 @@ class SpectrumProblem:
         return _Step(roots[:, None, None], cost, squares, (), ())
 
     def _of_balls(
-        self, tol: float, start: NDArray | None
+        self, tol: float, start: NDArray[np.float64] | None
     ) -> tuple[_Step, Weighted, Weighted]:
         """Return the cheapest spectrum for the balls around the windows, and its weights.
 
@@ -482,12 +486,12 @@ class SpectrumProblem:
         return *best, bounding
 
     def _of_signs(
-        self, known: _Shares, active: Sequence[NDArray], tol: float
+        self, known: _Shares, active: Sequence[NDArray[np.float64]], tol: float
     ) -> _Found:
         """Return the weights of some signs that prove most, and the spectra found."""
         bound = 0.0
         least = np.inf
-        together = np.zeros(1)
+        together: NDArray[np.inexact] = np.zeros(1)
         for _ in range(_OF_SIGNS):
             step = self._step(known.weights(active))
             together = together + step.roots
@@ -512,8 +516,8 @@ class SpectrumProblem:
         return _Found(shares, bounding, cheapest, self._of_roots(together))
 
     def _worst(
-        self, step: _Step, active: Sequence[NDArray] = ()
-    ) -> tuple[float, list[NDArray]]:
+        self, step: _Step, active: Sequence[NDArray[np.float64]] = ()
+    ) -> tuple[float, list[NDArray[np.float64]]]:
         """Return the largest square that is left, and signs of each window that show most."""
         worst = step.fixed
         found = []
@@ -525,8 +529,8 @@ class SpectrumProblem:
         return worst, found
 
     def _drawn(
-        self, weights: Weighted, step: _Step, signs: Sequence[NDArray]
-    ) -> list[NDArray]:
+        self, weights: Weighted, step: _Step, signs: Sequence[NDArray[np.float64]]
+    ) -> list[NDArray[np.float64]]:
         """Return signs of each window, those that show most and some of the ball's weights."""
         rng = np.random.default_rng(0)  # the same for every design
         active = []
@@ -540,8 +544,10 @@ class SpectrumProblem:
 
 
 def _turned_weights(
-    balls: Sequence[NDArray], forms: Sequence[NDArray], worst: float
-) -> tuple[NDArray, ...]:
+    balls: Sequence[NDArray[np.float64]],
+    forms: Sequence[NDArray[np.float64]],
+    worst: float,
+) -> tuple[NDArray[np.float64], ...]:
     """Return the weights of balls, larger in the directions in which more is left."""
     found = []
     for own, form in zip(balls, forms, strict=True):
@@ -550,20 +556,22 @@ def _turned_weights(
     return tuple(found)
 
 
-def _power(matrix: NDArray, exponent: float) -> NDArray:
+def _power(matrix: NDArray[np.inexact], exponent: float) -> NDArray[np.inexact]:
     """Return a power of a symmetric matrix without negative eigenvalues."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 0.0) ** exponent) @ vectors.T
 
 
-def _distinct(signs: NDArray) -> NDArray:
+def _distinct(signs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return different rows of signs, each with one first."""
     return np.unique(signs * signs[:, :1], axis=0)
 
 
 def _with_more(
-    active: Sequence[NDArray], shares: NDArray, signs: Sequence[NDArray]
-) -> tuple[list[NDArray], NDArray]:
+    active: Sequence[NDArray[np.float64]],
+    shares: NDArray[np.float64],
+    signs: Sequence[NDArray[np.float64]],
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """Return signs with weights that are not small, and more of them."""
     ends = np.cumsum([len(one) for one in active])[:-1]
     found = []

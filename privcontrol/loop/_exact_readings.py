@@ -59,7 +59,7 @@ class ExactReading:
 
 
 def exact_readings(
-    system: LinearSystem, start: NDArray, samples: int, lost: Container[int]
+    system: LinearSystem, start: NDArray[np.float64], samples: int, lost: Container[int]
 ) -> Iterator[ExactReading]:
     """Yield the filter's steps from the root ``start`` (N, k) of a covariance.
 
@@ -106,14 +106,14 @@ class SeenExactly(NamedTuple):
     their rounding.
     """
 
-    before: NDArray
-    after: NDArray
-    news: NDArray
-    exact: NDArray
+    before: NDArray[np.float64]
+    after: NDArray[np.float64]
+    news: NDArray[np.float64]
+    exact: NDArray[np.float64]
 
 
 def seen_exactly(
-    system: LinearSystem, columns: NDArray, readings: Iterator[ExactReading]
+    system: LinearSystem, columns: NDArray[np.float64], readings: Iterator[ExactReading]
 ) -> Iterator[SeenExactly]:
     """Yield how samples see eta, with ``columns`` (N, r) for S."""
     sizes = np.zeros(len(columns))
@@ -141,7 +141,10 @@ def seen_exactly(
 
 
 def _read(
-    system: LinearSystem, covariance: BallMatrix, errors: NDArray, lost: bool
+    system: LinearSystem,
+    covariance: BallMatrix,
+    errors: NDArray[np.float64],
+    lost: bool,
 ) -> ExactReading:
     """One reading, which reveals nothing more than its errors (p, p) by rounding."""
     A, G, C, F = map(ball_matrix, system.matrices)
@@ -161,7 +164,7 @@ def _read(
 
 
 def _independent(
-    variances: BallMatrix, errors: NDArray
+    variances: BallMatrix, errors: NDArray[np.float64]
 ) -> tuple[BallMatrix, BallMatrix]:
     """Combinations of signals of variance one, and those without variance.
 

@@ -313,7 +313,7 @@ def private_feedback(
 
 def _prior(
     P0: ArrayLike | None, initial_state: ArrayLike | None, n: int
-) -> tuple[NDArray | None, NDArray | None]:
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """The covariance and the mean of x(0), None where they are not given."""
     covariance = None if P0 is None else semidefinite(P0, "P0", n)
     if initial_state is None:
@@ -516,7 +516,7 @@ def private_lqg(
 
 def _gain(
     value: ArrayLike, name: str, shape: tuple[int, int], plant: Plant, hint: str = ""
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return a gain, or one for each sample of a plant that varies.
 
     ``hint`` is added where the shape is another one.

@@ -36,9 +36,17 @@ from ..systems.nonlinear import NonlinearPlant, is_nonlinear
 from .side import LinearSide, NonlinearSide, at_sample
 
 #: f(t, yhat, estimate, reference): the inputs (m,) at the time t in seconds.
-Function = Callable[[float, NDArray, NDArray | None, NDArray | None], ArrayLike]
+Function = Callable[
+    [
+        float,
+        NDArray[np.float64],
+        NDArray[np.float64] | None,
+        NDArray[np.float64] | None,
+    ],
+    ArrayLike,
+]
 #: From the time, the estimates (n, trials) and the reference (n, 1) to the inputs.
-UserLaw = Callable[[float, NDArray, NDArray], ArrayLike]
+UserLaw = Callable[[float, NDArray[np.float64], NDArray[np.float64]], ArrayLike]
 
 
 class Form(NamedTuple):
@@ -49,14 +57,14 @@ class Form(NamedTuple):
     Gains that may vary have a leading axis of samples, one where they do not.
     """
 
-    A: NDArray  # (k, k)
-    B: NDArray  # (k, m)
-    C: NDArray  # (p, k)
-    F: NDArray  # (k, r)
-    advance: NDArray  # (T or 1, k, p)
-    G: NDArray  # (T or 1, m, k)
-    D: NDArray  # (T or 1, m, p)
-    H: NDArray  # (T or 1, m, r)
+    A: NDArray[np.float64]  # (k, k)
+    B: NDArray[np.float64]  # (k, m)
+    C: NDArray[np.float64]  # (p, k)
+    F: NDArray[np.float64]  # (k, r)
+    advance: NDArray[np.float64]  # (T or 1, k, p)
+    G: NDArray[np.float64]  # (T or 1, m, k)
+    D: NDArray[np.float64]  # (T or 1, m, p)
+    H: NDArray[np.float64]  # (T or 1, m, r)
 
 
 class Law(ByContent, Saved, ABC):
@@ -105,19 +113,23 @@ class Law(ByContent, Saved, ABC):
 
     @abstractmethod
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Return the inputs (m, q) that it asks for at sample t, from s (p, q)."""
 
     @abstractmethod
     def follow(
         self,
         t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Return its next states (k, q), from the inputs that act."""
 
     def for_reference(self, reference: ArrayLike | None) -> Self:
@@ -144,13 +156,13 @@ class Controller(Law):
     C, D, H : ndarray, shapes (m, k), (m, p), (m, r)
     """
 
-    A: NDArray
-    B: NDArray
-    E: NDArray
-    F: NDArray
-    C: NDArray
-    D: NDArray
-    H: NDArray
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+    E: NDArray[np.float64]
+    F: NDArray[np.float64]
+    C: NDArray[np.float64]
+    D: NDArray[np.float64]
+    H: NDArray[np.float64]
     states: tuple[str, ...]
     references: tuple[str, ...]
 
@@ -164,19 +176,23 @@ class Controller(Law):
         return ()
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         asked = product(self.C, memory) + product(self.D, sensed)
         return asked + self.H @ reference
 
     def follow(
         self,
         t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         moved = product(self.A, memory) + product(self.B, sensed)
         return moved + product(self.E, acting) + self.F @ reference
 
@@ -196,19 +212,19 @@ class Controller(Law):
 class Gains(NamedTuple):
     """An observer as in `ObserverFeedback`, of the plant or of plant and noise."""
 
-    A: NDArray
-    C: NDArray
-    correct: NDArray
-    advance: NDArray
-    recall: NDArray | None = None
+    A: NDArray[np.float64]
+    C: NDArray[np.float64]
+    correct: NDArray[np.float64]
+    advance: NDArray[np.float64]
+    recall: NDArray[np.float64] | None = None
 
     @classmethod
     def of(
         cls,
         system: LinearSystem,
-        correct: NDArray,
-        advance: NDArray | None = None,
-        recall: NDArray | None = None,
+        correct: NDArray[np.float64],
+        advance: NDArray[np.float64] | None = None,
+        recall: NDArray[np.float64] | None = None,
     ) -> Gains:
         """Return the observer of a system, which may vary.
 
@@ -250,18 +266,18 @@ class ObserverFeedback(Law):
         without a finite state, and they are then part of the memory.
     """
 
-    A: NDArray
-    B: NDArray
-    C: NDArray
-    through: NDArray
-    K: NDArray
-    correct: NDArray
-    advance: NDArray
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+    C: NDArray[np.float64]
+    through: NDArray[np.float64]
+    K: NDArray[np.float64]
+    correct: NDArray[np.float64]
+    advance: NDArray[np.float64]
     order_of_plant: int
     states: tuple[str, ...]
     references: tuple[str, ...]
     tracked: tuple[int, ...] = ()
-    recall: NDArray | None = None
+    recall: NDArray[np.float64] | None = None
 
     estimates = True
 
@@ -272,7 +288,7 @@ class ObserverFeedback(Law):
     def of(
         cls,
         side: LinearSide,
-        K: NDArray,
+        K: NDArray[np.float64],
         gains: Gains,
         form: str,
         tracked: tuple[int, ...] = (),
@@ -335,7 +351,7 @@ class ObserverFeedback(Law):
         return not self.tracked
 
     @cached_property
-    def _onto(self) -> NDArray:
+    def _onto(self) -> NDArray[np.float64]:
         return np.concatenate([self.C, self.A], axis=-2)
 
     @property
@@ -343,28 +359,36 @@ class ObserverFeedback(Law):
         """Number N of states that are observed, those of the noise among them."""
         return self.A.shape[-1]
 
-    def expected(self, t: int, memory: NDArray) -> NDArray:
+    def expected(self, t: int, memory: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the reading (p, q) that is predicted."""
         seen = product(at_sample(self.C, t), memory[: self.observed])
         if self.recall is None:
             return seen
         return seen + self._recalled(self.recall, t, memory)
 
-    def _recalled(self, recall: NDArray, t: int, memory: NDArray) -> NDArray:
+    def _recalled(
+        self, recall: NDArray[np.float64], t: int, memory: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return what the innovations before sample t add to its reading (p, q)."""
         known = t * recall.shape[1]
         first = len(self.states)
         return product(recall[t, :, :known], memory[first : first + known])
 
-    def estimate(self, t: int, memory: NDArray, sensed: NDArray) -> NDArray:
+    def estimate(
+        self, t: int, memory: NDArray[np.float64], sensed: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the plant's state (n, q) that is fed back."""
         n = self.order_of_plant
         innovation = sensed - self.expected(t, memory)
         return memory[:n] + product(at_sample(self.correct, t)[:n], innovation)
 
     def feedback(
-        self, t: int, estimate: NDArray, memory: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        estimate: NDArray[np.float64],
+        memory: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Return the inputs (m, q) that it asks for at an estimate."""
         K = at_sample(self.K, t)
         if self.tracked:
@@ -374,18 +398,22 @@ class ObserverFeedback(Law):
         return product(K, reference[:n] - estimate) + reference[n:]
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         return self.feedback(t, self.estimate(t, memory, sensed), memory, reference)
 
     def follow(
         self,
         t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         p, N = self.C.shape[-2:]
         end = len(self.states)
         onto = product(at_sample(self._onto, t), memory[:N])
@@ -443,7 +471,9 @@ class ObserverFeedback(Law):
         )
 
 
-def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
+def _driving(
+    side: LinearSide, known: int, like: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return B of plant and noise (N, m), or (T, N, m) of a plant that varies."""
     still = np.zeros((known, len(side.controls)))
     if like.ndim == 2:
@@ -452,7 +482,7 @@ def _driving(side: LinearSide, known: int, like: NDArray) -> NDArray:
     return np.stack([np.vstack([side.driven_at(t), still]) for t in range(count)])
 
 
-def _stack(gain: NDArray, samples: slice) -> NDArray:
+def _stack(gain: NDArray[np.float64], samples: slice) -> NDArray[np.float64]:
     """Return the gains of some samples, or the one for all of them, as a stack."""
     return gain[None] if gain.ndim == 2 else gain[samples]
 
@@ -460,20 +490,21 @@ def _stack(gain: NDArray, samples: slice) -> NDArray:
 def answered(
     law: Law,
     t: int,
-    memory: NDArray,
-    yhat: NDArray,
-    reference: NDArray,
-    through: NDArray,
-) -> NDArray:
+    memory: NDArray[np.float64],
+    yhat: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    through: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Return the inputs (m, q) of a controller that reads yhat (p, q), D u included."""
     asked = law.decide(t, memory, yhat, reference)
     if not through.any():
         return asked
     direct = at_once(law, t, np.eye(len(yhat)))
-    return np.linalg.solve(np.eye(len(asked)) + direct @ through, asked)
+    found = np.linalg.solve(np.eye(len(asked)) + direct @ through, asked)
+    return np.asarray(found, float)
 
 
-def at_once(law: Law, t: int, sensed: NDArray) -> NDArray:
+def at_once(law: Law, t: int, sensed: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return what a controller at rest answers to s (p, q) alone."""
     count = sensed.shape[1]
     quiet = np.zeros((len(law.references), count))
@@ -510,8 +541,12 @@ class OwnLaw(Law):
         )
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """Return the inputs (m, 1) that it asks for, from one run's reading."""
         given = self._answer(t, memory, sensed, reference)
         try:
@@ -537,7 +572,11 @@ class OwnLaw(Law):
 
     @abstractmethod
     def _answer(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
     ) -> ArrayLike:
         """Return the answer of the user's code."""
 
@@ -571,7 +610,11 @@ class FunctionLaw(OwnLaw):
         return replace(self, references=indexed("r", count))
 
     def _answer(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
     ) -> ArrayLike:
         followed = reference[:, 0].copy() if self.references else None
         estimate = None
@@ -584,11 +627,11 @@ class FunctionLaw(OwnLaw):
     def follow(
         self,
         t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         if self.observer is None:
             return memory
         return self.observer.follow(t, memory, sensed, acting, reference)
@@ -602,7 +645,7 @@ class SystemLaw(OwnLaw):
     """
 
     system: NonlinearPlant
-    reads: NDArray
+    reads: NDArray[np.intp]
     drives: list[int]
 
     @classmethod
@@ -619,14 +662,22 @@ class SystemLaw(OwnLaw):
         return cls(side, states, references, system=system, reads=places, drives=drives)
 
     def _given(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> tuple[float, NDArray, NDArray]:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         """The time, the state and the inputs of the system at sample t."""
         given = np.concatenate([sensed + self.side.outputs, reference])[self.reads, 0]
         return t * self.side.plant.step, memory[:, 0], given
 
     def _answer(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
     ) -> ArrayLike:
         given = self._given(t, memory, sensed, reference)
         return self.system.read_outputs(*given)[self.drives]
@@ -634,11 +685,11 @@ class SystemLaw(OwnLaw):
     def follow(
         self,
         t: int,
-        memory: NDArray,
-        sensed: NDArray,
-        acting: NDArray,
-        reference: NDArray,
-    ) -> NDArray:
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         if not self.states:
             return memory
         given = self._given(t, memory, sensed, reference)
@@ -656,8 +707,12 @@ class BlockLaw(ObserverFeedback):
     has_form = False
 
     def decide(
-        self, t: int, memory: NDArray, sensed: NDArray, reference: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        memory: NDArray[np.float64],
+        sensed: NDArray[np.float64],
+        reference: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         estimate = self.estimate(t, memory, sensed)
         n, block = estimate.shape
         m = len(self.through.T)

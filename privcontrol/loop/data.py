@@ -223,7 +223,7 @@ class LoopData(ByContent):
 
     def noise_weight(
         self, horizon: float
-    ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
+    ) -> Callable[[ArrayLike], NDArray[np.float64]] | LinearSystem:
         """Return the map of `PrivateLoop.noise_weight`."""
         self.law.check_linear()
         rows = self.cost_rows
@@ -234,7 +234,7 @@ class LoopData(ByContent):
         if not samples.ends:
             return self.dynamics.steady(rows.each, {"noise": np.eye(p)})
 
-        def half(columns: ArrayLike) -> NDArray:
+        def half(columns: ArrayLike) -> NDArray[np.float64]:
             gamma = np.asarray(columns).reshape(samples, p, -1)
             added = self.dynamics.errors(rows, {"noise": gamma}, samples)
             return added.reshape(-1, added.shape[2])
@@ -284,14 +284,14 @@ class LoopSignals:
         given.
     """
 
-    timepts: NDArray
-    initial: NDArray
-    shared: dict[str, NDArray]
-    each: dict[str, NDArray]
-    roots: dict[str, NDArray]
-    target: NDArray
-    feedforward: NDArray
-    start: NDArray
+    timepts: NDArray[np.float64]
+    initial: NDArray[np.float64]
+    shared: dict[str, NDArray[np.float64]]
+    each: dict[str, NDArray[np.float64]]
+    roots: dict[str, NDArray[np.float64]]
+    target: NDArray[np.float64]
+    feedforward: NDArray[np.float64]
+    start: NDArray[np.float64]
 
     @classmethod
     def of(
@@ -389,7 +389,7 @@ def over_run(
     return loop, run
 
 
-def start_of(loop: LoopData) -> NDArray:
+def start_of(loop: LoopData) -> NDArray[np.float64]:
     """Return states (N,) of plant and controller at the mean of the prior."""
     n = loop.side.order
     start = np.zeros(loop.dynamics.size)
@@ -399,14 +399,16 @@ def start_of(loop: LoopData) -> NDArray:
     return start
 
 
-def prior_mean(loop: LoopData) -> NDArray:
+def prior_mean(loop: LoopData) -> NDArray[np.float64]:
     """Return the public mean (n,) of x(0), the point at rest without one."""
     if loop.design is None or loop.design.initial_state is None:
         return loop.simulated.rest
     return loop.design.initial_state
 
 
-def _start(loop: LoopData, given: RunSignals) -> tuple[NDArray, NDArray]:
+def _start(
+    loop: LoopData, given: RunSignals
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Initial states (N,) of plant and controller, and the root of what is drawn."""
     n = loop.side.order
     initial = start_of(loop)
@@ -439,7 +441,7 @@ def _references(
     reference: ArrayLike | None,
     feedforward: ArrayLike | None,
     samples: int,
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The reference (T, n) or (T, r) and the feedforward (T, m), zero by default."""
     labels: Sequence[str] = loop.law.references
     if loop.law.follows_states:
@@ -467,7 +469,9 @@ def _references(
     )
 
 
-def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
+def _followed_states(
+    loop: LoopData, reference: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return what the states (T, n) are to be where outputs follow a reference (T, r).
 
     A state follows if an output with a reference of its own reads it alone. What the
@@ -483,7 +487,7 @@ def _followed_states(loop: LoopData, reference: NDArray) -> NDArray:
     return goal
 
 
-def _readout(plant: Plant, output: int) -> NDArray:
+def _readout(plant: Plant, output: int) -> NDArray[np.float64]:
     """Return a row of C (n,), no entries where it varies."""
     if not isinstance(plant, VaryingPlant):
         return plant.C[output]
@@ -491,7 +495,7 @@ def _readout(plant: Plant, output: int) -> NDArray:
     return rows[0] if (rows == rows[0]).all() else np.zeros(plant.order)
 
 
-def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
+def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray[np.float64]:
     plant = loop.side.plant
     noise = loop.noise
     if timepts is None:
@@ -500,7 +504,7 @@ def _timepts(loop: LoopData, timepts: ArrayLike | None) -> NDArray:
         every = loop.horizon.count(
             "timepts: the loop has no noise and so no horizon; pass the time points"
         )
-        return plant.step * np.arange(every)
+        return plant.step * np.arange(every, dtype=float)
     times = real_array(timepts, "timepts")
     if times.ndim != 1 or not times.size:
         raise ValueError(
@@ -543,7 +547,7 @@ def _signal(
     *,
     constant: bool = False,
     whose: str = "",
-) -> NDArray:
+) -> NDArray[np.float64]:
     """A signal (T, size), or (trials, T, size) where trials differ.
 
     It is given as (*lead, T), as (*lead, trials, T) with ``trials``, or as lead if it
@@ -580,7 +584,7 @@ def _exogenous(
     given: Mapping[str, ArrayLike] | None,
     samples: int,
     trials: int | None,
-) -> NDArray:
+) -> NDArray[np.float64]:
     """The inputs that the controller does not drive, as (T, q) or (trials, T, q)."""
     names = loop.side.free_labels
     if not isinstance(given, Mapping | None):

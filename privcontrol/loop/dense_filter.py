@@ -37,17 +37,17 @@ class DenseKnowledge:
     """
 
     plant: Plant
-    lower: NDArray
-    onto: NDArray
-    variances: NDArray
+    lower: NDArray[np.float64]
+    onto: NDArray[np.float64]
+    variances: NDArray[np.float64]
 
     @classmethod
     def of(
         cls,
         plant: Plant,
         weights: Weights,
-        noise: NDArray,
-        P0: NDArray | None,
+        noise: NDArray[np.float64],
+        P0: NDArray[np.float64] | None,
     ) -> DenseKnowledge:
         """Take what is known of x(0), covariance P0, and noise of covariance (T p, T p).
 
@@ -114,7 +114,9 @@ class DenseKnowledge:
             recall[t, :, past] = lower[own, past] - readout @ onto[t, :, past]
         return Gains.of(self.plant, correct, recall=recall)
 
-    def covariances(self, samples: float, *, predicted: bool = False) -> NDArray:
+    def covariances(
+        self, samples: float, *, predicted: bool = False
+    ) -> NDArray[np.float64]:
         """Error covariances (T, n, n) of x after the reading at t, or before it."""
         samples = int(samples)
         found = np.empty_like(self.variances[:samples])
@@ -131,7 +133,7 @@ def is_dense(noise: NoiseProcess) -> bool:
     return any(part.model is None for part in noise.parts)
 
 
-def noise_covariance(noise: NoiseProcess) -> NDArray:
+def noise_covariance(noise: NoiseProcess) -> NDArray[np.float64]:
     """Covariance (T p, T p) of all samples.
 
     `ValueError` if it takes too much memory.

@@ -29,14 +29,14 @@ _WIDEST = 3
 #: A loop that starts at zero.
 AT_REST = np.zeros((0, 1))
 #: What drives a loop, by name: white factors, or signals (T, size, runs).
-Drives = Mapping[str, NDArray]
+Drives = Mapping[str, NDArray[np.float64]]
 
 
 class Rows(NamedTuple):
     """Rows of (x, u) at each sample, of x after the last, whose squares are a cost."""
 
-    each: NDArray  # (k, n + m), or (T, k, n + m) where they vary
-    last: NDArray  # (k, n)
+    each: NDArray[np.float64]  # (k, n + m), or (T, k, n + m) where they vary
+    last: NDArray[np.float64]  # (k, n)
 
     @property
     def height(self) -> int:
@@ -44,12 +44,14 @@ class Rows(NamedTuple):
         return self.each.shape[-2]
 
     @property
-    def weighed(self) -> NDArray:
+    def weighed(self) -> NDArray[np.bool_]:
         """Mask (n + m,) of what some row weighs."""
         every = self.each.reshape(-1, self.each.shape[-1])
         return np.any(every, axis=0)
 
-    def during(self, states: NDArray, published: NDArray) -> NDArray:
+    def during(
+        self, states: NDArray[np.float64], published: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the rows (T, k, q) at the samples of a run."""
         order = self.last.shape[1]
         each = self.each if self.each.ndim == 2 else self.each[: len(published)]
@@ -57,14 +59,16 @@ class Rows(NamedTuple):
         acting = published[:, published.shape[1] - by_input.shape[-1] :]
         return by_state @ states[:-1, :order] + by_input @ acting
 
-    def at(self, t: int, states: NDArray, published: NDArray) -> NDArray:
+    def at(
+        self, t: int, states: NDArray[np.float64], published: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the rows (k, q) at sample t."""
         order = self.last.shape[1]
         by_state, by_input = np.split(at_sample(self.each, t), [order], axis=-1)
         acting = published[len(published) - by_input.shape[-1] :]
         return product(by_state, states[:order]) + product(by_input, acting)
 
-    def after(self, states: NDArray) -> NDArray:
+    def after(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the last rows (.., k, q) of some states."""
         return self.last @ states[..., : self.last.shape[1], :]
 
@@ -148,7 +152,9 @@ class LoopDynamics:
         system = self.fixed
         return bool(np.isfinite(system.A).all()) and spectral_radius(system) < 1
 
-    def sensed(self, t: int, rows: NDArray, factors: Drives) -> LinearSystem:
+    def sensed(
+        self, t: int, rows: NDArray[np.float64], factors: Drives
+    ) -> LinearSystem:
         """Return the map from what enters drives by factors to rows of (x, u), at t."""
         system = self.at(t)
         n = self.side.order
@@ -162,7 +168,7 @@ class LoopDynamics:
         D = rows[:, n:] @ system.D[self.outputs :] @ entering
         return LinearSystem(system.A, system.B @ entering, rows @ answers, D)
 
-    def steady(self, rows: NDArray, factors: Drives) -> LinearSystem:
+    def steady(self, rows: NDArray[np.float64], factors: Drives) -> LinearSystem:
         """Return the map `sensed` of a loop that must be stable."""
         if not self.stable:
             radius = spectral_radius(self.fixed)
@@ -174,12 +180,12 @@ class LoopDynamics:
 
     def run(
         self,
-        initial: NDArray,
+        initial: NDArray[np.float64],
         drives: Drives,
         samples: int,
-        limits: NDArray | None = None,
+        limits: NDArray[np.float64] | None = None,
         first: int = 0,
-    ) -> tuple[NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Run side by side from sample ``first`` on.
 
         Parameters
@@ -210,14 +216,18 @@ class LoopDynamics:
                 published[t] = told
         return states, published
 
-    def _start(self, initial: NDArray, drives: Drives) -> NDArray:
+    def _start(
+        self, initial: NDArray[np.float64], drives: Drives
+    ) -> NDArray[np.float64]:
         """Return the first states (N, q) of as many runs as there are."""
         widths = [drive.shape[2] for drive in drives.values()]
         start = np.zeros((self.size, max(initial.shape[1], *widths, 1)))
         start[: len(initial)] = initial
         return start
 
-    def _is_small(self, start: NDArray, limits: NDArray | None) -> bool:
+    def _is_small(
+        self, start: NDArray[np.float64], limits: NDArray[np.float64] | None
+    ) -> bool:
         """Return whether all samples are computed together."""
         if limits is not None or not has_form(self.side, self.law):
             return False
@@ -225,12 +235,12 @@ class LoopDynamics:
 
     def _steps(
         self,
-        start: NDArray,
+        start: NDArray[np.float64],
         drives: Drives,
         samples: int,
-        limits: NDArray | None = None,
+        limits: NDArray[np.float64] | None = None,
         first: int = 0,
-    ) -> Iterator[tuple[NDArray, NDArray]]:
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield states (N, q) and what is published (p + m, q), sample by sample.
 
         The states after the last sample come last, with what was published before them.
@@ -250,8 +260,8 @@ class LoopDynamics:
         yield from taken.steps(start, sources)
 
     def _together(
-        self, start: NDArray, drives: Drives, samples: int
-    ) -> tuple[NDArray, NDArray]:
+        self, start: NDArray[np.float64], drives: Drives, samples: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Run a few runs of a small loop that does not vary, all samples at a time."""
         system = self.fixed
         states = np.zeros((samples + 1, *start.shape))
@@ -268,12 +278,12 @@ class LoopDynamics:
 
     def _turns(
         self,
-        state: NDArray,
+        state: NDArray[np.float64],
         drives: Drives,
         samples: int,
-        limits: NDArray | None,
+        limits: NDArray[np.float64] | None,
         first: int,
-    ) -> Iterator[tuple[NDArray, NDArray]]:
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Read the plant, let the controller decide, and move both on."""
         side = self.side
         law = self.law
@@ -307,8 +317,12 @@ class LoopDynamics:
         yield state, told
 
     def errors(
-        self, rows: Rows, drives: Drives, samples: int, initial: NDArray = AT_REST
-    ) -> NDArray:
+        self,
+        rows: Rows,
+        drives: Drives,
+        samples: int,
+        initial: NDArray[np.float64] = AT_REST,
+    ) -> NDArray[np.float64]:
         """Return rows of (x, u) of runs side by side, (T + 1, k, q), from rest."""
         start = self._start(initial, drives)
         if self._is_small(start, None):
@@ -326,8 +340,8 @@ class LoopDynamics:
         factors: Drives,
         samples: int,
         source: LinearSystem | None = None,
-        start: NDArray | None = None,
-    ) -> NDArray:
+        start: NDArray[np.float64] | None = None,
+    ) -> NDArray[np.float64]:
         """Return variances (T + 1, k) of rows that white noise causes.
 
         It enters drives by factors, after a ``source`` with the root ``start`` of the
@@ -356,7 +370,7 @@ class LoopDynamics:
         return found
 
 
-def march(A: NDArray, states: NDArray) -> None:
+def march(A: NDArray[np.float64], states: NDArray[np.float64]) -> None:
     """Add A states[t] to states[t + 1] in place, for one sample after the other.
 
     ``states`` (T, N, q) holds the initial state, then what the drives add at each

@@ -59,8 +59,8 @@ class Knowledge:
     """
 
     system: LinearSystem
-    start: NDArray
-    unknown: NDArray
+    start: NDArray[np.float64]
+    unknown: NDArray[np.float64]
     plant: Plant
 
     @classmethod
@@ -69,7 +69,7 @@ class Knowledge:
         plant: Plant,
         weights: Weights,
         noise: OutputNoise | None,
-        P0: NDArray | None,
+        P0: NDArray[np.float64] | None,
         kind: type = NoisePart,
     ) -> Knowledge:
         """Return the prior of a loop with disturbances of QN and RN, and P0 of x(0).
@@ -128,7 +128,13 @@ class Knowledge:
     ) -> Iterator[ExactReading]:
         return exact_readings(self.system, self.start, samples, lost)
 
-    def _read(self, spread: NDArray, unknown: NDArray, lost: bool, t: int = 0) -> Step:
+    def _read(
+        self,
+        spread: NDArray[np.float64],
+        unknown: NDArray[np.float64],
+        lost: bool,
+        t: int = 0,
+    ) -> Step:
         """The gains of the reading at t, with the exact limit for what is unknown.
 
         They are zero where it is lost.
@@ -166,8 +172,10 @@ class Knowledge:
         return Step(spread, unknown, correct, advance, after, ahead, unseen, news)
 
     def told_of(
-        self, columns: NDArray, samples: int
-    ) -> Iterator[tuple[tuple[NDArray, Told], tuple[NDArray, Told]]]:
+        self, columns: NDArray[np.float64], samples: int
+    ) -> Iterator[
+        tuple[tuple[NDArray[np.float64], Told], tuple[NDArray[np.float64], Told]]
+    ]:
         """Yield what each reading reveals of a vector eta that adds C A^t S eta to all.
 
         ``columns`` (N, r) are S. Before the reading and after it, there are the error
@@ -248,7 +256,9 @@ class Knowledge:
         advance = np.array([step.advance for step in steps])
         return Gains.of(self.system, correct, advance)
 
-    def covariances(self, samples: Horizon, *, predicted: bool = False) -> NDArray:
+    def covariances(
+        self, samples: Horizon, *, predicted: bool = False
+    ) -> NDArray[np.float64]:
         """Error covariances (T, n, n) of x after the reading at t, or before it.
 
         They are (n, n) without a horizon. What is unknown has variance infinity, and
@@ -259,7 +269,7 @@ class Knowledge:
         steps = self.steps(int(samples))
         return np.array([self.covariance(step, predicted=predicted) for step in steps])
 
-    def settling(self, samples: int) -> NDArray:
+    def settling(self, samples: int) -> NDArray[np.float64]:
         """Error covariances (T, n, n) of predictions with the gains of the steady state.
 
         The run begins with the prior, or without one as uncertain as in steady state,
@@ -279,7 +289,7 @@ class Knowledge:
             covariance = kept @ covariance @ kept.T + fresh @ fresh.T
         return found
 
-    def covariance(self, step: Step, *, predicted: bool = False) -> NDArray:
+    def covariance(self, step: Step, *, predicted: bool = False) -> NDArray[np.float64]:
         """Error covariance (n, n) of x after one reading, or before it."""
         n = self.plant.order
         spread = step.spread
@@ -315,14 +325,14 @@ class Step:
         inverse covariance where all is known.
     """
 
-    spread: NDArray
-    unknown: NDArray
-    correct: NDArray
-    advance: NDArray
-    after: NDArray
-    ahead: NDArray
-    unseen: NDArray
-    news: NDArray
+    spread: NDArray[np.float64]
+    unknown: NDArray[np.float64]
+    correct: NDArray[np.float64]
+    advance: NDArray[np.float64]
+    after: NDArray[np.float64]
+    ahead: NDArray[np.float64]
+    unseen: NDArray[np.float64]
+    news: NDArray[np.float64]
 
     @classmethod
     def of(cls, reading: ExactReading) -> Step:
@@ -338,7 +348,7 @@ class Step:
         return cls(spread, known, correct, advance, after, ahead, known, news)
 
     @property
-    def covariance(self) -> NDArray:
+    def covariance(self) -> NDArray[np.float64]:
         """Error covariance (N, N) of the prediction, where all of it is known."""
         return self.spread @ self.spread.T
 
@@ -357,25 +367,25 @@ class Told:
         the information is infinite, and not part of R.
     """
 
-    root: NDArray
-    open: NDArray
+    root: NDArray[np.float64]
+    open: NDArray[np.float64]
 
     @classmethod
     def nothing(cls, size: int) -> Told:
         """Return what is known of a vector of a size before any reading."""
         return cls(np.zeros((0, size)), np.eye(size))
 
-    def more(self, rows: NDArray) -> Told:
+    def more(self, rows: NDArray[np.float64]) -> Told:
         """Return what is known after readings rows @ eta with noise of variance one."""
         return replace(self, root=np.linalg.qr(np.vstack([self.root, rows])).R)
 
-    def exactly(self, rows: NDArray) -> Told:
+    def exactly(self, rows: NDArray[np.float64]) -> Told:
         """Return what is known after readings rows @ eta, relative to their rounding."""
         _, values, right = np.linalg.svd(rows @ self.open)
         rank = np.count_nonzero(values > ROUNDINGS)
         return replace(self, open=self.open @ right[rank:].T)
 
-    def halves(self) -> tuple[NDArray, NDArray]:
+    def halves(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return V (r, r) and d (r,) with V V' the covariance of eta ~ N(0, I) left.
 
         That is (I + R'R)^-1 where nothing is exact, and V'R'R V = diag(d). R may be of
@@ -398,7 +408,9 @@ def _disturbed(plant: Plant, weights: Weights) -> LinearSystem:
     """Return the plant from what disturbs it and its readings, one after the other."""
     roots = weights.drive_roots
 
-    def at(now: LinearSystem, disturbed: NDArray, sensed: NDArray) -> LinearSystem:
+    def at(
+        now: LinearSystem, disturbed: NDArray[np.float64], sensed: NDArray[np.float64]
+    ) -> LinearSystem:
         n, p = now.order, now.output_count
         moved = np.hstack([disturbed, np.zeros((n, p))])
         silent = np.zeros((p, disturbed.shape[1]))
@@ -416,7 +428,7 @@ def _disturbed(plant: Plant, weights: Weights) -> LinearSystem:
     return VaryingSystem.of_samples(every)
 
 
-def _is_singular(F: NDArray) -> bool:
+def _is_singular(F: NDArray[np.float64]) -> bool:
     """Return whether some reading carries no fresh noise."""
     scaled = F / nonzero(np.linalg.norm(F, axis=1))[:, None]
     values = np.linalg.svd(scaled, compute_uv=False)
@@ -432,7 +444,9 @@ def finite_model(part: NoisePart) -> LinearSystem:
     return part.model
 
 
-def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
+def _inverse(
+    rows: NDArray[np.float64], terms: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The pseudo-inverse of rows that are sums of terms of some sizes."""
     sizes = nonzero(terms)
     scaled = rows / sizes[:, None]
@@ -442,7 +456,9 @@ def _inverse(rows: NDArray, terms: NDArray) -> NDArray:
     return scipy.linalg.pinv(scaled, atol=ROUNDINGS * EPS, rtol=0) / sizes
 
 
-def _compressed(columns: NDArray, terms: NDArray) -> NDArray:
+def _compressed(
+    columns: NDArray[np.float64], terms: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """A root with at most as many columns as rows, in which rounding is zero."""
     small = np.linalg.norm(columns, axis=1) <= ROUNDINGS * EPS * terms
     return narrowed(np.where(small[:, None], 0.0, columns))

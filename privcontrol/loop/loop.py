@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 import control as ct
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..designs.output_noise import OutputNoise
@@ -130,7 +131,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
 
     def noise_weight(
         self, horizon: float
-    ) -> Callable[[ArrayLike], NDArray] | LinearSystem:
+    ) -> Callable[[ArrayLike], NDArray[np.float64]] | LinearSystem:
         """Return the map from output noise to the cost that it adds over a horizon.
 
         It takes output-noise columns (T p, r) to H columns with |H gamma|^2 = sum of
@@ -157,7 +158,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         return self.data.noise_weight(horizon)
 
     @property
-    def K(self) -> NDArray | None:
+    def K(self) -> NDArray[np.float64] | None:
         """State feedback (m, n), or (T, m, n): u = -K (estimate - xd) + ud.
 
         With integral action it has a column for each tracked output. None for other
@@ -167,7 +168,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         return None if observer is None else observer.K
 
     @property
-    def L(self) -> NDArray | None:
+    def L(self) -> NDArray[np.float64] | None:
         """Gain (n + k, p) of the observer on the innovation, or (T, n + k, p).
 
         The plant's rows come first, then those of the k states of the noise that it
@@ -180,7 +181,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
             return None
         return observer.advance if self.data.form == "predictor" else observer.correct
 
-    def poles(self) -> NDArray:
+    def poles(self) -> NDArray[np.inexact]:
         """Return the poles (N,) of the closed loop, without those of a noise model.
 
         Returns
@@ -337,7 +338,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         *,
         target: ArrayLike | None = None,
         **signals: Unpack[RunSignals],
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return E (x_i(t) - target_i(t))^2 (n, T) exactly, in the states' squared units.
 
         Parameters
@@ -440,7 +441,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         return OnlineController(self.data)
 
     @cached_property
-    def estimate_covariance(self) -> NDArray:
+    def estimate_covariance(self) -> NDArray[np.float64]:
         """Error covariances (T, n, n) of x(t) - xhat(t) after the reading at t.
 
         A controller in predictor form acts before it, with `prediction_covariance`.
@@ -453,7 +454,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         return moments.error_covariances(self.data)
 
     @cached_property
-    def prediction_covariance(self) -> NDArray:
+    def prediction_covariance(self) -> NDArray[np.float64]:
         """Error covariances (T, n, n) of x(t) less its prediction.
 
         The prediction uses publications up to t - 1.
@@ -468,7 +469,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         probability: float,
         horizon: int | None = None,
         sure: bool = False,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return margins (T,) that a prediction's error exceeds with a probability.
 
         P(some t: abs(d'(x(t) - prediction)) > margin(t)) <= probability, with the
@@ -553,7 +554,7 @@ class PrivateLoop(ByContent, CheckedFields, Saved):
         refuse_moments(self.data, "steady_state_cost")
         return moments.steady_state_cost(self.data)
 
-    def steady_state_error(self) -> NDArray:
+    def steady_state_error(self) -> NDArray[np.float64]:
         """Return E x_i^2 (n,) in steady state, in the squared units of the states.
 
         Returns

@@ -39,7 +39,10 @@ FORMS = ("predictor", "filter")
 
 
 def knowledge_of(
-    plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
+    plant: Plant,
+    weights: Weights,
+    noise: OutputNoise | None,
+    P0: NDArray[np.float64] | None,
 ) -> Knowledge | DenseKnowledge:
     """Return the prior of a filter that knows the noise, of any kind."""
     if noise is not None and is_dense(noise.process):
@@ -50,12 +53,15 @@ def knowledge_of(
 
 
 def _check_sizes(
-    plant: Plant, weights: Weights, noise: OutputNoise | None, P0: NDArray | None
+    plant: Plant,
+    weights: Weights,
+    noise: OutputNoise | None,
+    P0: NDArray[np.float64] | None,
 ) -> None:
     """Refuse sizes so large that rounding hides the information of the readings."""
     p = plant.output_count
 
-    def sizes(columns: NDArray) -> NDArray:
+    def sizes(columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sizes (p,) at the outputs of n samples of states that are drawn once."""
         count = plant.order
         if isinstance(plant, VaryingPlant):
@@ -93,7 +99,7 @@ def _check_sizes(
         )
 
 
-def _times(sizes: NDArray, others: NDArray) -> float:
+def _times(sizes: NDArray[np.float64], others: NDArray[np.float64]) -> float:
     """How many times as large as others sizes are, where the others are not zero."""
     beside = others > 0
     return float(np.max(sizes[beside] / others[beside], initial=0.0))
@@ -151,9 +157,9 @@ class LqgDesign(ByContent, Saved):
 
     estimator: str
     form: str
-    P0: NDArray | None = None
-    initial_state: NDArray | None = None
-    terminal: NDArray | None = None
+    P0: NDArray[np.float64] | None = None
+    initial_state: NDArray[np.float64] | None = None
+    terminal: NDArray[np.float64] | None = None
     tracked: tuple[int, ...] = ()
     prices: tuple[float, ...] = ()
     cap: float = 10.0
@@ -172,7 +178,7 @@ class LqgDesign(ByContent, Saved):
         *,
         estimator: str | None,
         form: str | None,
-        prior: tuple[NDArray | None, NDArray | None],
+        prior: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None],
         terminal: ArrayLike | str,
         sums: Mapping[int, float],
         horizon: int | None,
@@ -248,7 +254,7 @@ class LqgDesign(ByContent, Saved):
         side: LinearSide,
         weights: Weights,
         samples: Horizon = NO_HORIZON,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Return K (m, n + j), or (T, m, n + j) for another terminal weight.
 
         The weight of constant gains is the solution of the Riccati equation.

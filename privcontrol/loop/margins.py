@@ -43,7 +43,7 @@ def margins(
     probability: float,
     horizon: int | None,
     sure: bool,
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return margins (T,) of `PrivateLoop.margins`, whose arguments are checked."""
     d = real_array(direction, "direction", shape=(loop.side.order,))
     tail = positive_number(probability, "probability")
@@ -70,8 +70,8 @@ def margins(
 
 
 def _margins(
-    loop: LoopData, direction: NDArray, probability: float, samples: Run
-) -> NDArray:
+    loop: LoopData, direction: NDArray[np.float64], probability: float, samples: Run
+) -> NDArray[np.float64]:
     """Return margins (T,) by samples or by epochs, whichever have the smaller sum."""
     known = knowledge(loop)
     if loop.never_ends and isinstance(known, Knowledge):
@@ -109,8 +109,8 @@ def _margins(
 
 
 def _sure_margins(
-    loop: LoopData, direction: NDArray, probability: float, samples: Run
-) -> NDArray:
+    loop: LoopData, direction: NDArray[np.float64], probability: float, samples: Run
+) -> NDArray[np.float64]:
     """Return margins (T,) in which the privacy noise has its share for sure.
 
     The prediction's error is a'eta + r with eta in its ball of a radius R and r
@@ -132,7 +132,9 @@ def _sure_margins(
     return room.radius * fixed * (1 + ROUNDED) + tail * rest
 
 
-def _share_of_entries(loop: LoopData, direction: NDArray, samples: Run) -> NDArray:
+def _share_of_entries(
+    loop: LoopData, direction: NDArray[np.float64], samples: Run
+) -> NDArray[np.float64]:
     """Return |a| (T,) of the prediction's error a'eta + r, eta drawn once."""
     noise = loop.private_noise
     factor = present(noise.factor, "factor")
@@ -150,12 +152,12 @@ class _Read(NamedTuple):
     """Hold what was read of the noise's vector, and V of its covariance V V'."""
 
     told: Told
-    turn: NDArray  # (r, r)
+    turn: NDArray[np.float64]  # (r, r)
 
 
 def _apart(
-    loop: LoopData, direction: NDArray, samples: Run
-) -> tuple[NDArray, NDArray, list[_Read]]:
+    loop: LoopData, direction: NDArray[np.float64], samples: Run
+) -> tuple[NDArray[np.float64], NDArray[np.float64], list[_Read]]:
     """Return what causes the error d'(x - prediction) of each sample.
 
     Deviations (T,) of what is drawn again, deviations (T,) that the noise's one vector
@@ -239,7 +241,9 @@ def _growth(first: _Read, last: _Read) -> float:
     return float(np.linalg.norm(rows, 2) ** 2)
 
 
-def along(covariances: NDArray, direction: NDArray) -> NDArray:
+def along(
+    covariances: NDArray[np.float64], direction: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Variances (T,) of one direction, infinite where something of it is unknown."""
     used = np.flatnonzero(direction)
     own = covariances[:, used[:, None], used]

@@ -71,7 +71,9 @@ class LoopCost:
         return self.regulation + self.disturbance + self.privacy
 
 
-def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, NDArray]:
+def mean_square_errors(
+    loop: LoopData, signals: LoopSignals
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return E (x_i(t) - target_i(t))^2 (n, T) without the noise, and what it adds."""
     n = loop.side.plant.order
     rows = Rows(np.eye(n, n + len(loop.side.controls)), np.eye(n))
@@ -80,7 +82,7 @@ def mean_square_errors(loop: LoopData, signals: LoopSignals) -> tuple[NDArray, N
     return quiet[:-1].T, noisy[:-1].T
 
 
-def output_squares(loop: LoopData, signals: LoopSignals) -> NDArray:
+def output_squares(loop: LoopData, signals: LoopSignals) -> NDArray[np.float64]:
     """Return E y_i^2 (p,) of the true outputs without the noise, the mean of a run."""
     _, _, C, D = stacks_of(loop.side.plant)
     through = D[..., list(loop.side.controls)]
@@ -88,7 +90,9 @@ def output_squares(loop: LoopData, signals: LoopSignals) -> NDArray:
     return _quiet_squares(loop, signals, rows)[:-1].mean(axis=0)
 
 
-def _quiet_squares(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+def _quiet_squares(
+    loop: LoopData, signals: LoopSignals, rows: Rows
+) -> NDArray[np.float64]:
     """Return the mean squares of rows (T + 1, k) without the noise."""
     squares = _mean_errors(loop, signals, rows) ** 2
     squares += _start_variances(loop, signals, rows)
@@ -116,7 +120,7 @@ def expected_cost(loop: LoopData, signals: LoopSignals) -> LoopCost:
 
 def _mean_errors(
     loop: LoopData, signals: LoopSignals, rows: Rows, *names: str
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Rows of (x - target, u - ud) as (T + 1, k), for drives that trials share.
 
     After the run the last target counts.
@@ -145,14 +149,18 @@ def _mean_errors(
     return errors
 
 
-def _start_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+def _start_variances(
+    loop: LoopData, signals: LoopSignals, rows: Rows
+) -> NDArray[np.float64]:
     """Variances (T + 1, k) that the initial state's covariance causes."""
     if not signals.start.size:
         return np.zeros((signals.samples + 1, rows.height))
     return _squares(loop.dynamics.errors(rows, {}, signals.samples, signals.start))
 
 
-def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArray:
+def _noise_variances(
+    loop: LoopData, signals: LoopSignals, rows: Rows
+) -> NDArray[np.float64]:
     """Variances (T + 1, k) that the output noise causes."""
     samples = signals.samples
     if loop.noise is None:
@@ -175,8 +183,8 @@ def _noise_variances(loop: LoopData, signals: LoopSignals, rows: Rows) -> NDArra
 
 
 def _response_variances(
-    loop: LoopData, rows: Rows, columns: NDArray, drive: str = "noise"
-) -> NDArray:
+    loop: LoopData, rows: Rows, columns: NDArray[np.float64], drive: str = "noise"
+) -> NDArray[np.float64]:
     """Variances (T + 1, k) that columns (T, p, q) of a drive cause, of unit variance.
 
     They are computed a group of columns at a time.
@@ -193,8 +201,8 @@ def _response_variances(
 
 
 def _fresh_variances(
-    loop: LoopData, rows: Rows, factors: Mapping[str, NDArray], samples: int
-) -> NDArray:
+    loop: LoopData, rows: Rows, factors: Mapping[str, NDArray[np.float64]], samples: int
+) -> NDArray[np.float64]:
     """Variances (T + 1, k) by drives drawn at each sample, of covariance F F'."""
     dynamics = loop.dynamics
     varies = dynamics.varies or loop.weights.samples is not None
@@ -218,7 +226,7 @@ def _fresh_variances(
     return total
 
 
-def _squares(answers: NDArray) -> NDArray:
+def _squares(answers: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums of squares (T, k) over the runs of errors (T, k, q)."""
     return np.einsum("tkq,tkq->tk", answers, answers)
 
@@ -233,13 +241,15 @@ def steady_state_cost(loop: LoopData) -> LoopCost:
     return LoopCost(0.0, float(quiet), float(noisy))
 
 
-def steady_state_errors(loop: LoopData) -> tuple[NDArray, NDArray]:
+def steady_state_errors(
+    loop: LoopData,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return E x_i^2 (n,) in steady state without the noise, and what it adds."""
     n = loop.side.plant.order
     return _steady_variances(loop, np.eye(n, n + len(loop.side.controls)))
 
 
-def output_variances_of(loop: LoopData) -> NDArray:
+def output_variances_of(loop: LoopData) -> NDArray[np.float64]:
     """Return the variances (p,) of the true outputs in steady state, without the noise."""
     plant, dynamics = loop.side.plant, loop.dynamics
     factors = loop.weights.drive_roots
@@ -252,7 +262,9 @@ def output_variances_of(loop: LoopData) -> NDArray:
     return output_variances(dynamics.steady(np.hstack([plant.C, inputs]), factors))
 
 
-def _steady_variances(loop: LoopData, rows: NDArray) -> tuple[NDArray, NDArray]:
+def _steady_variances(
+    loop: LoopData, rows: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Variances (k,) of rows of (x, u) by QN and RN, and by the output noise."""
     dynamics = loop.dynamics
     sensed = dynamics.steady(rows, {"noise": np.eye(dynamics.outputs)})
@@ -277,7 +289,7 @@ class Expected(ABC):
     """What costs of a loop are expected over, with disturbances of QN and RN."""
 
     @staticmethod
-    def of(loop: LoopData, P0: NDArray | None = None) -> Expected:
+    def of(loop: LoopData, P0: NDArray[np.float64] | None = None) -> Expected:
         """Return what the costs of a loop with noise are expected over.
 
         That is a run of its horizon with the covariance P0 of x(0), or a sample in steady
@@ -292,11 +304,11 @@ class Expected(ABC):
         """Return the expected cost of a loop, infinite without a steady state."""
 
     @abstractmethod
-    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+    def errors(self, loop: LoopData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return E (x_i - xd_i)^2 (n, T) without the noise, and what it adds."""
 
     @abstractmethod
-    def output_squares(self, loop: LoopData) -> NDArray:
+    def output_squares(self, loop: LoopData) -> NDArray[np.float64]:
         """Return E y_i^2 (p,) of the true outputs without the noise, the mean of a run."""
 
     @abstractmethod
@@ -318,11 +330,11 @@ class InSteadyState(Expected):
             return LoopCost(0.0, math.inf, 0.0)
         return steady_state_cost(loop)
 
-    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+    def errors(self, loop: LoopData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         quiet, noisy = steady_state_errors(loop)
         return quiet[:, None], noisy[:, None]
 
-    def output_squares(self, loop: LoopData) -> NDArray:
+    def output_squares(self, loop: LoopData) -> NDArray[np.float64]:
         return output_variances_of(loop)
 
     def is_known(self, loop: LoopData) -> bool:
@@ -336,8 +348,8 @@ class OverRun(Expected):
     The initial state has the covariance P0, and is known without one.
     """
 
-    P0: NDArray | None
-    timepts: NDArray
+    P0: NDArray[np.float64] | None
+    timepts: NDArray[np.float64]
     reference: ArrayLike | None = None
     initial_state: ArrayLike | None = None
 
@@ -355,10 +367,10 @@ class OverRun(Expected):
     def cost(self, loop: LoopData) -> LoopCost:
         return expected_cost(*self._run(loop))
 
-    def errors(self, loop: LoopData) -> tuple[NDArray, NDArray]:
+    def errors(self, loop: LoopData) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return mean_square_errors(*self._run(loop))
 
-    def output_squares(self, loop: LoopData) -> NDArray:
+    def output_squares(self, loop: LoopData) -> NDArray[np.float64]:
         return output_squares(*self._run(loop))
 
     def is_known(self, loop: LoopData) -> bool:
@@ -398,7 +410,9 @@ def knowledge(loop: LoopData) -> Knowledge | DenseKnowledge:
     return knowledge_of(loop.side.plant, loop.weights, loop.noise, design.P0)
 
 
-def error_covariances(loop: LoopData, *, predicted: bool = False) -> NDArray:
+def error_covariances(
+    loop: LoopData, *, predicted: bool = False
+) -> NDArray[np.float64]:
     """Return read-only covariances (T, n, n) after the reading at t, or before it.
 
     They are (n, n) in steady state where no horizon is known.

@@ -49,7 +49,7 @@ _LOST = 1e-2
 class Solved:
     """A point of the program, and lower bounds of all points."""
 
-    information: NDArray  # J / y^2, (r, r)
+    information: NDArray[np.float64]  # J / y^2, (r, r)
     value: float
     capped: float
     uncapped: float
@@ -89,13 +89,13 @@ class NoiseProgram(ByContent):
         every other one, and X = I the optimum.
     """
 
-    basis: NDArray
-    rest: NDArray
-    moves: NDArray
+    basis: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    moves: NDArray[np.float64]
     shift: float
-    turn: NDArray
-    seen: NDArray
-    spread: NDArray
+    turn: NDArray[np.float64]
+    seen: NDArray[np.float64]
+    spread: NDArray[np.float64]
     is_ball: bool = False
 
     @classmethod
@@ -131,23 +131,25 @@ class NoiseProgram(ByContent):
         is_ball = problem.moves.is_ball
         return cls(basis, rest / shift, moves, shift, turn, seen, spread, is_ball)
 
-    def factor(self, information: NDArray) -> NDArray:
+    def factor(self, information: NDArray[np.float64]) -> NDArray[np.float64]:
         """S (n, r + k) of the noise with the information J / y^2."""
         inverse = scipy.linalg.inv(information)
         shaped = self.basis @ root((inverse + inverse.T) / 2) / self.shift
         return np.hstack([shaped, self.rest])
 
-    def value(self, X: NDArray) -> float:
+    def value(self, X: NDArray[np.float64]) -> float:
         """The cost of privacy at J / y^2 = X."""
         _, passed = self._factored(X.tobytes())
         return float(np.sum(passed**2))
 
-    def priced(self, X: NDArray) -> tuple[float, NDArray]:
+    def priced(self, X: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The cost of privacy at J / y^2 = X, and minus its gradient."""
         steep, _, _ = self.slope(X)
         return self.value(X), steep
 
-    def slope(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    def slope(
+        self, X: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Gr (r, r), minus the gradient; (X + H_t / y^2)^-1 (T, r, r), and D_t times it."""
         lower, spread = self._factored(X.tobytes())
         half = _divided(lower, self.turn)
@@ -157,14 +159,16 @@ class NoiseProgram(ByContent):
         return flat.T @ flat, half @ transposed, passed
 
     @cached_property
-    def _factored(self) -> Callable[[bytes], tuple[NDArray, NDArray]]:
+    def _factored(
+        self,
+    ) -> Callable[[bytes], tuple[NDArray[np.floating], NDArray[np.float64]]]:
         """L_t (T, r, r) with L L' = V' (X + H_t / y^2) V, and D_t V L'^-1, of a point.
 
         A step looks at the points on both of its ends again.
         """
 
         @lru_cache(maxsize=2)
-        def factored(point: bytes) -> tuple[NDArray, NDArray]:
+        def factored(point: bytes) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
             r = len(self.moves)
             X = np.frombuffer(point).reshape(r, r)
             turned = self.turn.transpose(0, 2, 1) @ X @ self.turn
@@ -175,7 +179,7 @@ class NoiseProgram(ByContent):
 
         return factored
 
-    def left(self, X: NDArray) -> NDArray:
+    def left(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """1 - c_i' X c_i (s,)."""
         return 1 - np.sum(self.moves * (X @ self.moves), axis=0)
 
@@ -188,7 +192,9 @@ class NoiseProgram(ByContent):
 
 
 @lru_cache(maxsize=2)  # the optimum of this law, and of any, are asked for
-def _hidden_moves(loop: LoopData) -> tuple[NDArray, NDArray, NDArray]:
+def _hidden_moves(
+    loop: LoopData,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return U, what is left of it that hides no move, and the c_i, for a shift of one."""
     problem = DesignProblem(loop.side.plant, loop.private_noise.request)
     if problem.moves.is_ball:  # around which Laplace noise is wider
@@ -206,7 +212,9 @@ def _hidden_moves(loop: LoopData) -> tuple[NDArray, NDArray, NDArray]:
     return basis, rest, moves
 
 
-def _divided(lower: NDArray, rows: NDArray) -> NDArray:
+def _divided(
+    lower: NDArray[np.floating], rows: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Rows (T, m, r) times L_t'^-1, with L_t lower triangular (T, r, r)."""
     found = np.empty_like(rows)
     for t, (triangle, right) in enumerate(zip(lower, rows, strict=True)):
@@ -258,7 +266,7 @@ def _minima(program: NoiseProgram, least: float) -> Iterator[Solved]:
         X, weight = barrier.ahead(X, max(_COOLING * weight, last))
 
 
-def _centre(moves: NDArray, least: float) -> NDArray:
+def _centre(moves: NDArray[np.float64], least: float) -> NDArray[np.float64]:
     """Nearly the centre of the barrier without f, for moves C (r, s): rho I + a (CC')^-1.
 
     There c_i'(CC')^-1 c_i <= 1, so it is inside. Thin directions begin less far out.
@@ -277,7 +285,7 @@ class _Barrier:
     weight: float
     least: float
 
-    def __call__(self, X: NDArray) -> float:
+    def __call__(self, X: NDArray[np.float64]) -> float:
         """The value, infinite outside."""
         above = np.linalg.eigvalsh(X) - self.least
         inside = np.append(self.program.left(X), above)
@@ -285,7 +293,9 @@ class _Barrier:
             return math.inf
         return self.program.value(X) / self.weight - np.log(inside).sum()
 
-    def descent(self, X: NDArray) -> Iterator[tuple[NDArray, float]]:
+    def descent(
+        self, X: NDArray[np.float64]
+    ) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield points of Newton's steps, and their decrements, until nothing is left."""
         for _ in range(MOST_ROUNDS):
             X, decrement = self._stepped(X, *_NewtonSystem.of(self, X).solved())
@@ -293,7 +303,9 @@ class _Barrier:
             if decrement <= FINE:
                 return
 
-    def ahead(self, X: NDArray, lower: float) -> tuple[NDArray, float]:
+    def ahead(
+        self, X: NDArray[np.float64], lower: float
+    ) -> tuple[NDArray[np.float64], float]:
         """Go along the tangent of the minima towards a lower weight, and return both.
 
         What is left to the bounds falls as the weight does. The tangent ends where
@@ -310,8 +322,8 @@ class _Barrier:
         return X + length * step, self.weight * (1 - length * fall)
 
     def _stepped(
-        self, X: NDArray, direction: NDArray, decrement: float
-    ) -> tuple[NDArray, float]:
+        self, X: NDArray[np.float64], direction: NDArray[np.float64], decrement: float
+    ) -> tuple[NDArray[np.float64], float]:
         """Go along a step as far as it is good, and return its decrement, 0 if nowhere."""
         before = self(X)
         hidden = ROUNDED * abs(before)  # by rounding, of what a step gains
@@ -321,7 +333,7 @@ class _Barrier:
                 return tried, decrement
         return X, 0.0
 
-    def bounded(self, X: NDArray) -> Solved:
+    def bounded(self, X: NDArray[np.float64]) -> Solved:
         """The point, and lower bounds from the dual of the linear problem there."""
         program, least = self.program, self.least
         steep, _, _ = program.slope(X)
@@ -371,16 +383,16 @@ class _NewtonSystem:
         w.
     """
 
-    back: NDArray
-    gradient: NDArray
-    moves: NDArray
-    inverses: NDArray
-    passed: NDArray
+    back: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    moves: NDArray[np.float64]
+    inverses: NDArray[np.float64]
+    passed: NDArray[np.float64]
     weight: float
 
     @classmethod
     def of(
-        cls, barrier: _Barrier, X: NDArray, wanted: float | None = None
+        cls, barrier: _Barrier, X: NDArray[np.float64], wanted: float | None = None
     ) -> _NewtonSystem:
         """Take the equations at a point, or of the tangent to the weight wanted."""
         program, weight = barrier.program, barrier.weight
@@ -411,7 +423,7 @@ class _NewtonSystem:
             weight,
         )
 
-    def hessian(self, S: NDArray) -> NDArray:
+    def hessian(self, S: NDArray[np.float64]) -> NDArray[np.float64]:
         """The Hessian times S (r, r)."""
         size = len(S)
         flat = self.passed.reshape(size, -1)
@@ -424,7 +436,7 @@ class _NewtonSystem:
         of_moves = (self.moves * seen) @ self.moves.T
         return of_cost + S + of_moves
 
-    def preconditioner(self) -> Callable[[NDArray], NDArray]:
+    def preconditioner(self) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
         """Return what divides by the nearly diagonal part and the moves' (Woodbury)."""
         own = np.einsum("tii->ti", self.inverses)
         bent = own.T @ np.sum(self.passed**2, axis=2).T
@@ -435,7 +447,7 @@ class _NewtonSystem:
         inner = np.eye(rows.shape[1]) + rows.T @ (shares[:, None] * rows)
         factor = scipy.linalg.cho_factor(inner)
 
-        def divided(R: NDArray) -> NDArray:
+        def divided(R: NDArray[np.float64]) -> NDArray[np.float64]:
             S = part * R
             seen = np.sum(self.moves * (S @ self.moves), axis=0)
             prices = scipy.linalg.cho_solve(factor, seen)
@@ -443,7 +455,7 @@ class _NewtonSystem:
 
         return divided
 
-    def solved(self) -> tuple[NDArray, float]:
+    def solved(self) -> tuple[NDArray[np.float64], float]:
         """Return the step of X, and how far the barrier is from its least value."""
         divided = self.preconditioner()
         found = np.zeros_like(self.gradient)

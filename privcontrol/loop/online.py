@@ -46,7 +46,7 @@ class OnlineController:
     def __init__(self, loop: LoopData) -> None:
         side = loop.simulated
         self.time = 0
-        self.estimate: NDArray | None = None
+        self.estimate: NDArray[np.float64] | None = None
         self.law: Law = loop.law
         self._loop = loop
         self._side = side
@@ -56,7 +56,7 @@ class OnlineController:
         self._horizon = NO_HORIZON if loop.noise is None else loop.noise.horizon
         self._through = side.through if side.through.any() else None
         self._memory = start_of(loop)[side.order :, None]
-        self._reading: NDArray | None = None
+        self._reading: NDArray[np.float64] | None = None
         self._sensed = side.outputs  # the reading without what inputs add at once
         self._change = np.zeros_like(side.inputs)  # of the inputs, from rest
         self._silence = np.zeros((len(loop.law.references), 1))
@@ -75,7 +75,7 @@ class OnlineController:
         *,
         feedforward: ArrayLike | None = None,
         applied: ArrayLike | None = None,
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Take this sample's published outputs, and return the controller's inputs.
 
         Parameters
@@ -124,7 +124,7 @@ class OnlineController:
         return (self._change + self._side.inputs)[:, 0]
 
     @property
-    def covariance(self) -> NDArray:
+    def covariance(self) -> NDArray[np.float64]:
         """Error covariance (n, n) of `estimate`, inf and nan where nothing is known.
 
         Without a horizon it counts from the steady state on.
@@ -169,7 +169,7 @@ class OnlineController:
 
     def _given(
         self, reference: ArrayLike | None, feedforward: ArrayLike | None
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         given = self._silence.copy()
         count = len(given)
         if self._loop.law.follows_states:
@@ -184,7 +184,7 @@ class OnlineController:
             given[count:] = _column(feedforward, "feedforward", len(self._side.inputs))
         return given
 
-    def _decide(self, t: int) -> NDArray:
+    def _decide(self, t: int) -> NDArray[np.float64]:
         """The inputs that the controller asks for, in deviations from rest."""
         observer = self._observer
         reading = self._reading
@@ -234,7 +234,7 @@ class OnlineController:
         return replace(observer, K=K, correct=correct, advance=step.advance)
 
 
-def _column(value: ArrayLike, name: str, size: int) -> NDArray:
+def _column(value: ArrayLike, name: str, size: int) -> NDArray[np.float64]:
     array = np.asarray(value, float)
     if array.shape not in ((size,), ()) or (array.ndim == 0 and size > 1):
         raise ct.ControlDimension(

@@ -271,12 +271,12 @@ class _NarrowNoise:
         The covariance of such outputs.
     """
 
-    basis: NDArray
-    covariance: NDArray
-    information: NDArray
-    points: NDArray
-    balls: list[NDArray]
-    whole: NDArray
+    basis: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    information: NDArray[np.float64]
+    points: NDArray[np.float64]
+    balls: list[NDArray[np.float64]]
+    whole: NDArray[np.float64]
 
     @classmethod
     def of(cls, process: NoiseProcess, responses: Responses) -> _NarrowNoise | None:
@@ -314,20 +314,20 @@ def _saved(loop: LoopData, known: DenseKnowledge) -> float:
     return float(np.sum(weighted * prices))
 
 
-def _basis(columns: NDArray) -> NDArray:
+def _basis(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Orthonormal columns of the span of others."""
     left, values, _ = scipy.linalg.svd(columns, full_matrices=False)
     return left[:, values > rank_tolerance(columns, values)]
 
 
-def _axes(ball: NDArray, slope: NDArray) -> NDArray:
+def _axes(ball: NDArray[np.float64], slope: NDArray[np.float64]) -> NDArray[np.float64]:
     """Moves U v_i of a ball U c, |c| <= 1, that price a slope as the ball does."""
     back = np.linalg.pinv(ball)
     _, turn = np.linalg.eigh(back @ slope @ back.T)
     return ball @ turn
 
 
-def _price(slope: NDArray, moves: NDArray) -> float:
+def _price(slope: NDArray[np.float64], moves: NDArray[np.float64]) -> float:
     """Nearly the least sum lambda, lambda >= 0, with sum lambda c c' >= slope."""
     size = len(slope)
     above = np.triu_indices(size)
@@ -338,7 +338,7 @@ def _price(slope: NDArray, moves: NDArray) -> float:
     return float(prices.sum()) + max(0.0, float(share)) * moves.shape[1]
 
 
-def _angles(systems: Sequence[LinearSystem]) -> NDArray:
+def _angles(systems: Sequence[LinearSystem]) -> NDArray[np.float64]:
     """Return frequencies in [0, pi], close together where a system has a peak.
 
     A peak is as wide as its pole is away from the unit circle, which may be less than the

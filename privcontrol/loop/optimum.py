@@ -205,11 +205,16 @@ class _PricedLoop:
         price = paid / ((cap**2 - 1) * spread) if spread else 0.0
         return cls(loop, math.sqrt(price))
 
-    def noise_weight(self, horizon: float) -> Callable[[ArrayLike], NDArray]:
+    def noise_weight(
+        self, horizon: float
+    ) -> Callable[[ArrayLike], NDArray[np.float64]]:
         """Return the map from output noise over a run to its cost."""
-        half = cast("Callable[[ArrayLike], NDArray]", self.loop.noise_weight(horizon))
+        half = cast(
+            "Callable[[ArrayLike], NDArray[np.float64]]",
+            self.loop.noise_weight(horizon),
+        )
 
-        def both(columns: ArrayLike) -> NDArray:
+        def both(columns: ArrayLike) -> NDArray[np.float64]:
             return np.vstack([half(columns), self.root * np.asarray(columns)])
 
         return both

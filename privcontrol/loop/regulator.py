@@ -31,10 +31,10 @@ class Regulation(ByContent):
     ``every`` holds the problem of each sample, and the others are those of the last one.
     """
 
-    A: NDArray
-    B: NDArray
-    cost: NDArray
-    weight: NDArray | None
+    A: NDArray[np.float64]
+    B: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
     every: tuple[Regulation, ...] = ()
 
     @classmethod
@@ -42,7 +42,7 @@ class Regulation(ByContent):
         cls,
         side: LinearSide,
         weights: Weights,
-        terminal: NDArray | None,
+        terminal: NDArray[np.float64] | None,
         tracked: Mapping[int, float],
     ) -> Regulation:
         """Return the problem with the prices of the sums of ``tracked`` outputs."""
@@ -64,8 +64,8 @@ class Regulation(ByContent):
         cls,
         side: LinearSide,
         plant: LinearSystem,
-        cost: NDArray,
-        terminal: NDArray | None,
+        cost: NDArray[np.float64],
+        terminal: NDArray[np.float64] | None,
         tracked: Mapping[int, float],
     ) -> Regulation:
         n = plant.order
@@ -85,16 +85,16 @@ class Regulation(ByContent):
         return cls(A, B, cost[np.ix_(order, order)], terminal)
 
     @property
-    def settled(self) -> tuple[NDArray, NDArray]:
+    def settled(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The gain (m, n + j) of ``ct.dlqr``, and its Riccati equation's solution."""
         return _settled(replace(self, weight=None, every=()))
 
     @property
-    def terminal(self) -> NDArray:
+    def terminal(self) -> NDArray[np.float64]:
         """The weight (n + j, n + j) of the state after the run."""
         return self.settled[1] if self.weight is None else self.weight
 
-    def gains(self, samples: int) -> tuple[NDArray, NDArray]:
+    def gains(self, samples: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return gains K_t (T, m, n + j), and roots W_t of the price of an error.
 
         An error e of the estimate at t adds |W_t e|^2 to the cost of the rest of the
@@ -124,7 +124,7 @@ class Regulation(ByContent):
 
 
 @lru_cache(maxsize=4)  # a loop asks again for each noise, and to price its errors
-def _settled(task: Regulation) -> tuple[NDArray, NDArray]:
+def _settled(task: Regulation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Solve a problem without a horizon."""
     n = len(task.A)
     gain, value, poles = riccati(task.A, task.B, task.cost)
@@ -152,14 +152,16 @@ def _settled(task: Regulation) -> tuple[NDArray, NDArray]:
     return gain, value
 
 
-def _inverse_of(matrix: NDArray) -> NDArray:
+def _inverse_of(matrix: NDArray[np.float64]) -> NDArray[np.floating]:
     """The pseudo-inverse of a symmetric matrix, by hand for one number."""
     if matrix.shape == (1, 1):
         return 1 / matrix if matrix[0, 0] else matrix
     return np.linalg.pinv(matrix, hermitian=True)
 
 
-def riccati(A: NDArray, B: NDArray, cost: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+def riccati(
+    A: NDArray[np.float64], B: NDArray[np.float64], cost: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.inexact]]:
     """Gain (m, n), solution (n, n) and poles of an LQ problem, infinite without any.
 
     Where states or inputs are in units far apart it is solved again, in units in which

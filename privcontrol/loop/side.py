@@ -80,7 +80,7 @@ def present(value: Value | None, name: str) -> Value:
 
 def matrix(
     value: ArrayLike, name: str, shape: tuple[int | None, ...], hint: str = ""
-) -> NDArray:
+) -> NDArray[np.float64]:
     """A finite read-only matrix of a shape, in which None is a free length.
 
     A vector will do for a row or a column. ``hint`` is added where the shape is another
@@ -116,12 +116,12 @@ class Weights(ByContent, Saved):
     G : ndarray, shape (n, q)
     """
 
-    Q: NDArray | None
-    R: NDArray | None
-    N: NDArray | None
-    QN: NDArray | None
-    RN: NDArray | None
-    G: NDArray
+    Q: NDArray[np.float64] | None
+    R: NDArray[np.float64] | None
+    N: NDArray[np.float64] | None
+    QN: NDArray[np.float64] | None
+    RN: NDArray[np.float64] | None
+    G: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -196,7 +196,7 @@ class Weights(ByContent, Saved):
         return Weights(G=self.G, **found)
 
     @property
-    def cost(self) -> NDArray:
+    def cost(self) -> NDArray[np.float64]:
         """[[Q, N], [N', R]] (n + m, n + m)."""
         if self.Q is None or self.R is None:
             raise ValueError(
@@ -209,7 +209,7 @@ class Weights(ByContent, Saved):
         return np.block([[self.Q, cross], [cross.T, self.R]])
 
     @cached_property
-    def cost_root(self) -> NDArray:
+    def cost_root(self) -> NDArray[np.float64]:
         """H (n + m, n + m) with |H (x, u)|^2 = x'Q x + u'R u + 2 x'N u."""
         varying = [v for v in (self.Q, self.R, self.N) if v is not None and v.ndim == 3]
         if varying:
@@ -218,7 +218,7 @@ class Weights(ByContent, Saved):
         return root(self.cost).T
 
     @cached_property
-    def drive_roots(self) -> dict[str, NDArray]:
+    def drive_roots(self) -> dict[str, NDArray[np.float64]]:
         """Square roots of G QN G' and RN as far as given, by the drives' names."""
         roots = {}
         if self.QN is not None:
@@ -228,12 +228,12 @@ class Weights(ByContent, Saved):
         return roots
 
 
-def at_sample(value: NDArray, t: int) -> NDArray:
+def at_sample(value: NDArray[np.float64], t: int) -> NDArray[np.float64]:
     """Return the matrix of sample t, from one for all of them or from one for each."""
     return value if value.ndim == 2 else value[t]
 
 
-def _singular_roots(covariance: NDArray) -> NDArray:
+def _singular_roots(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return `singular_root`, of each sample where there is one for each."""
     if covariance.ndim == 2:
         return singular_root(covariance)
@@ -242,7 +242,7 @@ def _singular_roots(covariance: NDArray) -> NDArray:
 
 def _given(
     value: ArrayLike | None, name: str, size: int, hint: str = ""
-) -> NDArray | None:
+) -> NDArray[np.float64] | None:
     """The positive semidefinite matrix (size, size) that was given, or None."""
     if value is None:
         return None
@@ -266,8 +266,8 @@ def _of_each_sample(value: ArrayLike) -> list[ArrayLike] | None:
 
 
 def _cross_weight(
-    N: ArrayLike | None, Q: NDArray | None, R: NDArray | None
-) -> NDArray | None:
+    N: ArrayLike | None, Q: NDArray[np.float64] | None, R: NDArray[np.float64] | None
+) -> NDArray[np.float64] | None:
     """The cross weight N (n, m), with which the cost stays convex."""
     if N is None:
         return None
@@ -442,28 +442,28 @@ class LinearSide(Side):
         return self.plant.varies
 
     @cached_property
-    def rest(self) -> NDArray:
+    def rest(self) -> NDArray[np.float64]:
         return np.broadcast_to(0.0, self.order)
 
     @cached_property
-    def inputs(self) -> NDArray:
+    def inputs(self) -> NDArray[np.float64]:
         return np.broadcast_to(0.0, (len(self.controls), 1))
 
     @cached_property
-    def outputs(self) -> NDArray:
+    def outputs(self) -> NDArray[np.float64]:
         return np.broadcast_to(0.0, (self.plant.output_count, 1))
 
     @cached_property
-    def B(self) -> NDArray:
+    def B(self) -> NDArray[np.float64]:
         """From the driven inputs to the next states, (n, m)."""
         return self.plant.B[:, self.driven]
 
-    def driven_at(self, t: int) -> NDArray:
+    def driven_at(self, t: int) -> NDArray[np.float64]:
         """From the driven inputs at sample t to the next states, (n, m)."""
         return self.plant.at(t).B[:, self.driven]
 
     @cached_property
-    def through(self) -> NDArray:
+    def through(self) -> NDArray[np.float64]:
         """From the driven inputs to the outputs, (p, m), the same at all samples."""
         if not isinstance(self.plant, VaryingPlant):
             return self.plant.D[:, self.driven]
@@ -475,7 +475,9 @@ class LinearSide(Side):
             )
         return D[0]
 
-    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+    def read(
+        self, t: int, state: NDArray[np.float64], exogenous: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         now = self.plant.at(t)
         read = product(now.C, state)
         if self.free:
@@ -483,8 +485,12 @@ class LinearSide(Side):
         return read
 
     def move(
-        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        state: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        exogenous: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         now = self.plant.at(t)
         moved = product(now.A, state) + product(now.B[:, self.driven], acting)
         if self.free:
@@ -500,9 +506,9 @@ class NonlinearSide(Side):
     """
 
     plant: NonlinearPlant
-    rest: NDArray
-    held: NDArray
-    outputs: NDArray
+    rest: NDArray[np.float64]
+    held: NDArray[np.float64]
+    outputs: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -530,11 +536,11 @@ class NonlinearSide(Side):
         return cls(plant, controls, states, inputs, outputs[:, None])
 
     @cached_property
-    def inputs(self) -> NDArray:
+    def inputs(self) -> NDArray[np.float64]:
         return self.held[self.driven, None]
 
     @cached_property
-    def through(self) -> NDArray:
+    def through(self) -> NDArray[np.float64]:
         return np.zeros((len(self.outputs), len(self.controls)))
 
     def check_noise(self, noise: OutputNoise) -> Region:
@@ -563,19 +569,29 @@ class NonlinearSide(Side):
             )
         return box.region
 
-    def read(self, t: int, state: NDArray, exogenous: NDArray) -> NDArray:
+    def read(
+        self, t: int, state: NDArray[np.float64], exogenous: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         inputs = self._all_inputs(self.inputs, exogenous, state)
         return self._called(self.plant.read_outputs, t, state, inputs)
 
     def move(
-        self, t: int, state: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
+        self,
+        t: int,
+        state: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        exogenous: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         inputs = self._all_inputs(acting, exogenous, state)
         return self._called(self.plant.next_states, t, state, inputs)
 
     def left(
-        self, region: Region, states: NDArray, acting: NDArray, exogenous: NDArray
-    ) -> NDArray:
+        self,
+        region: Region,
+        states: NDArray[np.float64],
+        acting: NDArray[np.float64],
+        exogenous: NDArray[np.float64],
+    ) -> NDArray[np.bool_]:
         """Return which runs left a region (q,).
 
         Arrays are (T, n, q), (T, m, q) and (T, free inputs, q or 1).
@@ -586,8 +602,11 @@ class NonlinearSide(Side):
         return found
 
     def _all_inputs(
-        self, acting: NDArray, exogenous: NDArray, state: NDArray
-    ) -> NDArray:
+        self,
+        acting: NDArray[np.float64],
+        exogenous: NDArray[np.float64],
+        state: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """The plant's inputs in its own order, for as many runs as states."""
         inputs = np.repeat(self.held[:, None], state.shape[1], axis=1)
         inputs[self.driven] = acting
@@ -595,8 +614,12 @@ class NonlinearSide(Side):
         return inputs
 
     def _called(
-        self, function: Callable[..., Any], t: int, states: NDArray, inputs: NDArray
-    ) -> NDArray:
+        self,
+        function: Callable[..., Any],
+        t: int,
+        states: NDArray[np.float64],
+        inputs: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """The plant's function on columns of trials.
 
         What it raises for a single one may show the state.
@@ -615,7 +638,9 @@ class NonlinearSide(Side):
         )
 
 
-def _point(given: OperatingPoint, plant: NonlinearPlant) -> tuple[NDArray, NDArray]:
+def _point(
+    given: OperatingPoint, plant: NonlinearPlant
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """States and inputs of an operating point."""
     if isinstance(given, ct.OperatingPoint):
         given = (given.states, given.inputs)

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import control as ct
 import numpy as np
@@ -105,7 +105,7 @@ def simulate(
 
 
 def _task(
-    loop: LoopData, law: Law, signals: LoopSignals, limits: NDArray | None
+    loop: LoopData, law: Law, signals: LoopSignals, limits: NDArray[np.float64] | None
 ) -> SuperposedTrials | StreamedTrials | SteppedTrials:
     """Return a function that computes a block of trials."""
     noise = loop.private_noise
@@ -120,7 +120,7 @@ def _task(
     return SteppedTrials(LoopDynamics(side, law), noise, signals, limits)
 
 
-def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
+def _warn_of_left_region(left: NDArray[np.bool_], loop: LoopData) -> None:
     """`PrivacyWarning` where more trials left the region than the guarantee counts."""
     request = loop.private_noise.request
     count = int(left.sum())
@@ -134,7 +134,9 @@ def _warn_of_left_region(left: NDArray, loop: LoopData) -> None:
         )
 
 
-def _inputs(loop: LoopData, signals: LoopSignals, eta: NDArray) -> list[NDArray]:
+def _inputs(
+    loop: LoopData, signals: LoopSignals, eta: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
     """The inputs of ``loop.system``, as references, exogenous signals and eta."""
     blocks = []
     if loop.law.references:
@@ -193,7 +195,7 @@ def _replaced(loop: LoopData, controller: UserLaw) -> BlockLaw:
     return BlockLaw(**known, function=controller, step=loop.side.plant.step)
 
 
-def _limits(saturation: ArrayLike, loop: LoopData) -> NDArray:
+def _limits(saturation: ArrayLike, loop: LoopData) -> NDArray[np.float64]:
     """Least and largest values (m, 2), from sizes () or (m,), or pairs (m, 2)."""
     through = loop.side.through
     if through.any() and loop.observer is None and at_once(loop.law, 0, through).any():
@@ -231,7 +233,7 @@ class SuperposedTrials:
 
     noise: OutputNoise
     signals: LoopSignals
-    maps: dict[str, NDArray]
+    maps: dict[str, NDArray[np.float64]]
 
     #: Samples whose states a cache should hold: products make many at once.
     held = 2
@@ -269,8 +271,8 @@ class SuperposedTrials:
         generator: np.random.Generator,
         block: int,
         keep: int,
-        out: dict[str, NDArray] | None = None,
-    ) -> dict[str, NDArray]:
+        out: dict[str, NDArray[np.float64]] | None = None,
+    ) -> dict[str, NDArray[np.float64]]:
         eta = self.noise.process.draw(generator, block)
         begun = _drawn_start(generator, self.signals, block)
         drawn = np.hstack([eta, begun, np.ones((block, 1))])
@@ -335,9 +337,9 @@ class StreamedTrials:
         generator: np.random.Generator,
         block: int,
         keep: int,
-        out: dict[str, NDArray] | None = None,
-        **data: NDArray,
-    ) -> dict[str, NDArray]:
+        out: dict[str, NDArray[np.float64]] | None = None,
+        **data: NDArray[np.float64],
+    ) -> dict[str, NDArray[np.float64]]:
         signals = self.signals
         eta = self.noise.process.draw(generator, keep)
         start = np.repeat(signals.initial, block, axis=1)
@@ -358,9 +360,9 @@ class StreamedTrials:
     def _told(
         self,
         generator: np.random.Generator,
-        eta: NDArray,
+        eta: NDArray[np.float64],
         block: int,
-        data: dict[str, NDArray],
+        data: dict[str, NDArray[np.float64]],
     ) -> dict[str, Source]:
         """Return what tells the drives of a block that differ between trials.
 
@@ -393,8 +395,8 @@ def _sources(generator: np.random.Generator) -> dict[str, np.random.Generator]:
 
 def _drawing(
     source: np.random.Generator,
-    factor: NDArray,
-    given: NDArray | None,
+    factor: NDArray[np.float64],
+    given: NDArray[np.float64] | None,
     samples: int,
     block: int,
 ) -> Source:
@@ -414,7 +416,7 @@ def _drawing(
     else:
         mixed = np.empty((length, size, block))
 
-    def tell(t: int) -> NDArray:
+    def tell(t: int) -> NDArray[np.float64]:
         place = t % length
         if place:
             return mixed[place]
@@ -449,14 +451,18 @@ class SteppedTrials:
     dynamics: LoopDynamics
     noise: OutputNoise
     signals: LoopSignals
-    limits: NDArray | None
+    limits: NDArray[np.float64] | None
 
     #: Samples whose states a cache should hold.
     held = 1
 
     def __call__(
-        self, generator: np.random.Generator, block: int, keep: int, **data: NDArray
-    ) -> dict[str, NDArray | None]:
+        self,
+        generator: np.random.Generator,
+        block: int,
+        keep: int,
+        **data: NDArray[np.float64],
+    ) -> dict[str, NDArray[Any] | None]:
         samples = self.signals.samples
         dynamics = self.dynamics
         side = dynamics.side
@@ -472,7 +478,7 @@ class SteppedTrials:
         shown = n + len(dynamics.law.states)
         states = np.empty((samples, shown, keep))
         published = np.empty((samples, count, keep))
-        out: dict[str, NDArray | None] = {"eta": eta, "left": None}
+        out: dict[str, NDArray[Any] | None] = {"eta": eta, "left": None}
         for part, drives in self._drives(generator, eta, block, length, data):
             went, sent = self._run(now, drives, part, keep)
             states[part] = went[:-1, :shown, :keep]
@@ -488,11 +494,11 @@ class SteppedTrials:
     def _drives(
         self,
         generator: np.random.Generator,
-        eta: NDArray,
+        eta: NDArray[np.float64],
         block: int,
         length: int,
         data: Drives,
-    ) -> Iterator[tuple[slice, dict[str, NDArray]]]:
+    ) -> Iterator[tuple[slice, dict[str, NDArray[np.float64]]]]:
         """Yield stretches of the horizon, and what drives the trials of a block there.
 
         Drives are as `LoopDynamics.run` takes them. Disturbances are drawn in time
@@ -524,13 +530,17 @@ class SteppedTrials:
             yield part, drives
 
     def _run(
-        self, now: NDArray, drives: dict[str, NDArray], part: slice, keep: int
-    ) -> tuple[NDArray, NDArray]:
+        self,
+        now: NDArray[np.float64],
+        drives: dict[str, NDArray[np.float64]],
+        part: slice,
+        keep: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """States and published signals of a block, or of the kept trials."""
         dynamics = self.dynamics
         samples = part.stop - part.start
 
-        def moved(trials: slice) -> tuple[NDArray, NDArray]:
+        def moved(trials: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             own = {}
             for name, drive in drives.items():
                 own[name] = drive if drive.shape[2] == 1 else drive[:, :, trials]
@@ -551,7 +561,9 @@ class SteppedTrials:
 
 
 def _agree(
-    together: tuple[NDArray, NDArray], alone: tuple[NDArray, NDArray], trial: slice
+    together: tuple[NDArray[np.float64], NDArray[np.float64]],
+    alone: tuple[NDArray[np.float64], NDArray[np.float64]],
+    trial: slice,
 ) -> bool:
     """Return whether a trial among many comes out as it does alone."""
     for found, expected in zip(together, alone, strict=True):
@@ -563,7 +575,7 @@ def _agree(
 
 def _drawn_start(
     generator: np.random.Generator, signals: LoopSignals, block: int
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Standard entries (block, k) of the initial state, which disturb no other draw."""
     count = signals.start.shape[1]
     if not count:
@@ -571,7 +583,9 @@ def _drawn_start(
     return generator.spawn(1)[0].standard_normal((block, count))
 
 
-def _noise_of(noise: NoiseProcess, eta: NDArray, samples: int) -> NDArray:
+def _noise_of(
+    noise: NoiseProcess, eta: NDArray[np.float64], samples: int
+) -> NDArray[np.float64]:
     """The output noise (T, p, trials) of entries eta.
 
     Products are of one size, so the last bits do not depend on the number of trials.
@@ -588,13 +602,13 @@ def _noise_of(noise: NoiseProcess, eta: NDArray, samples: int) -> NDArray:
     return gamma.reshape(samples, p, -1)[:, :, : len(eta)]
 
 
-def _is_diagonal(factor: NDArray) -> bool:
+def _is_diagonal(factor: NDArray[np.float64]) -> bool:
     """Return whether a factor (n, n) is a diagonal matrix."""
     rows, columns = factor.shape
     return rows == columns and not np.any(factor - np.diag(np.diag(factor)))
 
 
-def _widened(given: NDArray, block: int) -> NDArray:
+def _widened(given: NDArray[np.float64], block: int) -> NDArray[np.float64]:
     """Signals (T, size, keep) of the first trials as those of a block."""
     if given.shape[2] == block:
         return given

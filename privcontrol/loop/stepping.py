@@ -26,9 +26,9 @@ from .controller import Form, Law
 from .side import LinearSide, NonlinearSide
 
 #: Returns the signals (size, k) of the first k runs at a sample. The others have none.
-Source = Callable[[int], NDArray]
+Source = Callable[[int], NDArray[np.float64]]
 #: Takes a sample, and states and drives there, to what is published and the next states.
-Step = Callable[[int, NDArray, NDArray], object]
+Step = Callable[[int, NDArray[np.float64], NDArray[np.float64]], object]
 
 #: Speed: multiplications of a sample that pay for the calls of several products.
 _SAVED = 100_000
@@ -69,10 +69,10 @@ class Moves:
         Number of states and of those drives that differ between runs, which come first.
     """
 
-    own: NDArray
-    direct: NDArray
-    onto: NDArray
-    into: NDArray
+    own: NDArray[np.float64]
+    direct: NDArray[np.float64]
+    onto: NDArray[np.float64]
+    into: NDArray[np.float64]
     width: int
 
     @classmethod
@@ -130,7 +130,7 @@ class Moves:
         return rows - outputs
 
     @cached_property
-    def whole(self) -> NDArray:
+    def whole(self) -> NDArray[np.float64]:
         """From states and drives that differ to yhat, u and the next states."""
         size = len(self.own)
         heard = self.onto[..., : self.width]
@@ -139,7 +139,7 @@ class Moves:
         after[..., size:] += self.direct[:, : self.width - size]
         return _joined(heard[:, : self.told], after, axis=1)
 
-    def answers(self, shared: NDArray) -> NDArray:
+    def answers(self, shared: NDArray[np.float64]) -> NDArray[np.float64]:
         """What yhat, u and the next states owe to drives (T, k, 1) that runs share."""
         first = self.width
         heard = self.onto[..., first:] @ shared
@@ -170,7 +170,7 @@ class Moves:
         heard = np.empty((self.onto.shape[1], runs))
         added = np.empty((size, runs))
 
-        def step(t: int, now: NDArray, after: NDArray) -> None:
+        def step(t: int, now: NDArray[np.float64], after: NDArray[np.float64]) -> None:
             product(onto[t], now, out=heard)
             after[:told] = heard[:told]
             states = after[told:]
@@ -201,7 +201,7 @@ class LinearRun:
     side: LinearSide
     law: Law
     entering: tuple[str, ...]
-    shared: Mapping[str, NDArray]
+    shared: Mapping[str, NDArray[np.float64]]
     samples: int
     first: int = 0
 
@@ -212,7 +212,7 @@ class LinearRun:
         return {name: sizes[name] for name in self.entering if name != "disturbance"}
 
     @cached_property
-    def _common(self) -> dict[str, NDArray]:
+    def _common(self) -> dict[str, NDArray[np.float64]]:
         """Drives that runs have in common, and that are not zero."""
         return {name: drive for name, drive in self.shared.items() if drive.any()}
 
@@ -238,8 +238,8 @@ class LinearRun:
             yield part, self._moves(part)
 
     def steps(
-        self, start: NDArray, sources: Mapping[str, Source]
-    ) -> Iterator[tuple[NDArray, NDArray]]:
+        self, start: NDArray[np.float64], sources: Mapping[str, Source]
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield states (N, q) and what is published (p + m, q), sample by sample.
 
         The states after the last sample come last, with what was published before them.
@@ -291,7 +291,7 @@ class _Sample:
         self.drives = [rows[start:stop] for start, stop in pairwise(ends)]
 
 
-def diagonal_blocks(matrix: NDArray) -> list[slice]:
+def diagonal_blocks(matrix: NDArray[np.float64]) -> list[slice]:
     """Return the diagonal blocks of a square matrix outside which it is zero.
 
     Neighbours that are small together count as one.
@@ -311,9 +311,11 @@ def diagonal_blocks(matrix: NDArray) -> list[slice]:
     return blocks
 
 
-def _stacked(matrix: NDArray, blocks: list[slice]) -> list[tuple[slice, NDArray]]:
+def _stacked(
+    matrix: NDArray[np.float64], blocks: list[slice]
+) -> list[tuple[slice, NDArray[np.float64]]]:
     """Return stacks (k, n, n) of neighbouring blocks of one size, and their rows."""
-    found: list[tuple[slice, NDArray]] = []
+    found: list[tuple[slice, NDArray[np.float64]]] = []
     for block in blocks:
         part = matrix[block, block][None]
         if found and found[-1][1].shape[1:] == part.shape[1:]:
@@ -324,12 +326,12 @@ def _stacked(matrix: NDArray, blocks: list[slice]) -> list[tuple[slice, NDArray]
     return found
 
 
-def _each(matrices: NDArray, samples: int) -> NDArray:
+def _each(matrices: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
     """Return a matrix for each sample, from as many or one."""
     return np.broadcast_to(matrices, (samples, *matrices.shape[1:]))
 
 
-def _joined(*stacks: NDArray, axis: int) -> NDArray:
+def _joined(*stacks: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Return stacks (T or 1, .., ..) beside or below each other."""
     samples = max(map(len, stacks))
     return np.concatenate([_each(stack, samples) for stack in stacks], axis=axis)

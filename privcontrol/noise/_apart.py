@@ -44,7 +44,7 @@ from ..systems.powers import Orbit
 from ._whitened_response import WhitenedResponse
 
 #: Values of a matrix, and bounds of their errors.
-Enclosed = tuple[NDArray, NDArray]
+Enclosed = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 #: Shapes and lengths of changes above which nothing is made of their distance.
 _MOST_CHANGES = 200
@@ -64,7 +64,9 @@ def several_together(
     return float(least * (1 + 4 * events * EPS))
 
 
-def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> float:
+def largest_apart(
+    apart: Apart, columns: NDArray[np.float64], error: NDArray[np.float64] | float
+) -> float:
     """Return an upper bound of the 2-norm of any sum of changes over a horizon.
 
     ``columns`` (m, M) are the changes of ``apart`` whitened, with entries as wrong as
@@ -82,13 +84,16 @@ def largest_apart(apart: Apart, columns: NDArray, error: NDArray | float) -> flo
     return math.sqrt(total) * (1 + 4 * EPS)
 
 
-def are_few(starts: NDArray, spacing: Spacing) -> bool:
+def are_few(starts: NDArray[np.intp], spacing: Spacing) -> bool:
     """Return whether changes are so few that each is compared with each other one."""
     return len(starts) ** 2 * spacing.events <= _MOST_STEPS
 
 
 def largest_along_run(
-    squares: NDArray, products: NDArray, starts: NDArray, spacing: Spacing
+    squares: NDArray[np.float64],
+    products: NDArray[np.float64],
+    starts: NDArray[np.intp],
+    spacing: Spacing,
 ) -> float:
     """Return the bound V of the module's head for all placements of changes.
 
@@ -114,8 +119,10 @@ def largest_along_run(
 
 
 def products_by_lag(
-    columns: NDArray, starts: NDArray, error: NDArray | float
-) -> tuple[NDArray, float, float]:
+    columns: NDArray[np.float64],
+    starts: NDArray[np.intp],
+    error: NDArray[np.float64] | float,
+) -> tuple[NDArray[np.float64], float, float]:
     """Bound the inner products of changes over a horizon, and their largest square.
 
     Returns bounds for each lag of their starts (M,) and all later ones, and the largest
@@ -132,7 +139,9 @@ def products_by_lag(
     return later, float(size**2 - 2 * slack), float(size**2 + slack)
 
 
-def _size_and_error(columns: NDArray, error: NDArray | float) -> tuple[float, float]:
+def _size_and_error(
+    columns: NDArray[np.float64], error: NDArray[np.float64] | float
+) -> tuple[float, float]:
     """Bound the 2-norms of columns, and the errors of their inner products."""
     entries = len(columns)
     errors = np.broadcast_to(error, columns.shape)
@@ -198,20 +207,22 @@ class LagBounds:
         Falling: each holds for its lag and all later ones.
     """
 
-    lags: NDArray
-    bounds: NDArray
+    lags: NDArray[np.intp]
+    bounds: NDArray[np.float64]
 
     def at(self, lag: int) -> float:
         """Return the bound for a lag, no less than the first one, and all later ones."""
         return float(self.all_at(np.array([lag]))[0])
 
-    def all_at(self, lags: NDArray) -> NDArray:
+    def all_at(self, lags: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the bounds for several lags."""
         places = np.searchsorted(self.lags, lags, side="right") - 1
         return np.asarray(self.bounds[places])
 
 
-def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDArray]:
+def _changes(
+    members: Sequence[SignalMoves], inputs: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return every change as a signal (L, q, S), and its input (S,)."""
     longest = max(moves.longest for moves in members)
     changes = []
@@ -228,10 +239,10 @@ def _changes(members: Sequence[SignalMoves], inputs: int) -> tuple[NDArray, NDAr
 
 def _lag_bounds(
     response: WhitenedResponse,
-    changes: NDArray,
+    changes: NDArray[np.float64],
     first: int,
     square: float,
-    columns: NDArray,
+    columns: NDArray[np.intp],
 ) -> LagBounds:
     """Bound |<s_a, s_b>| of changes (L, q, S) at each lag from ``first`` on.
 
@@ -284,7 +295,9 @@ def _lag_bounds(
 class _Answers:
     """The responses h(t) to changes (L, q, S), the states X after them and W, in balls."""
 
-    def __init__(self, response: WhitenedResponse, changes: NDArray) -> None:
+    def __init__(
+        self, response: WhitenedResponse, changes: NDArray[np.float64]
+    ) -> None:
         A, B, C, D = response.system.matrices
         states = BallMatrix(A.nrows(), changes.shape[2])
         responses = []
@@ -320,7 +333,7 @@ class _Answers:
         values, errors = zip(*heard, strict=True)
         return np.hstack(values), np.hstack(errors)
 
-    def during(self, lag: int) -> tuple[float, NDArray]:
+    def during(self, lag: int) -> tuple[float, NDArray[np.float64]]:
         """Bound |<s_a, s_b>| (S, S) at a ``lag`` of less than L samples.
 
         What is left of a change that long after it began, squared, comes first.
@@ -342,14 +355,16 @@ class _Answers:
         weighed = enclosure(self._gramian * states)
         return float(np.diag(_products([weighed], [ended])).max()), ended
 
-    def going_on(self, ended: Enclosed) -> NDArray:
+    def going_on(self, ended: Enclosed) -> NDArray[np.float64]:
         """Bound |<s_a, s_b>| (LEAP,) at the lag that led to these states, and later ones."""
         products = _products([ended], [self._last_echoes])
         by_lag = products.reshape(len(products), LEAP, -1).max(axis=(0, 2))
         return np.asarray(by_lag)
 
 
-def _products(left: Sequence[Enclosed], right: Sequence[Enclosed]) -> NDArray:
+def _products(
+    left: Sequence[Enclosed], right: Sequence[Enclosed]
+) -> NDArray[np.float64]:
     """Return bounds of |X^T Y|, of matrices that are stacked from enclosed ones."""
     X, X_errors = map(np.vstack, zip(*left, strict=True))
     Y, Y_errors = map(np.vstack, zip(*right, strict=True))

@@ -48,7 +48,7 @@ _BITS_OF_A_STEP = 4
 _REACHES = (2**11, 2**13, 2**15)
 
 
-def autoregression_for(covariances: NDArray) -> Autoregression:
+def autoregression_for(covariances: NDArray[np.float64]) -> Autoregression:
     """Return the autoregression with these covariances at lags 0 to p (Levinson).
 
     It is stable where they are those of a spectrum, and rounding leaves it so.
@@ -69,7 +69,7 @@ def autoregression_for(covariances: NDArray) -> Autoregression:
     return Autoregression.of(-weights, float(np.sqrt(variance)))
 
 
-def is_stable(coefficients: NDArray) -> bool:
+def is_stable(coefficients: NDArray[np.float64]) -> bool:
     """Return whether 1 / a(z^-1) is proven to be stable, for a_1, ..., a_p (p,).
 
     It is where all p reflection coefficients are below one (Schur and Cohn). They lose
@@ -153,8 +153,8 @@ class ChangesBehind:
     """
 
     square: float
-    products: NDArray
-    shape: tuple[float, NDArray]
+    products: NDArray[np.float64]
+    shape: tuple[float, NDArray[np.float64]]
     levels: Levels | None
     size: float
 
@@ -167,7 +167,7 @@ class ChangesBehind:
         return math.sqrt(self.square)
 
     @property
-    def of_any_shape(self) -> tuple[float, NDArray]:
+    def of_any_shape(self) -> tuple[float, NDArray[np.float64]]:
         """A bound of the shift of a change of any shape, and its signs (k,)."""
         largest, signs = self.shape
         return math.sqrt(max(largest, self.square)), signs
@@ -277,7 +277,9 @@ def _beyond(noise: Autoregression, response: WhitenedResponse, reach: int) -> fl
     return upper_float(bound) if bound.is_finite() else math.inf
 
 
-def _shared_by_any(rho: NDArray, error: float, longest: int) -> NDArray:
+def _shared_by_any(
+    rho: NDArray[np.float64], error: float, longest: int
+) -> NDArray[np.float64]:
     """Bound the products of changes of any shape within one, for each lag."""
     sizes = np.abs(rho) + error
     both = np.concatenate([sizes[:0:-1], sizes])
@@ -341,7 +343,7 @@ def _of_pulses(products: Sequence[Ball], longest: int) -> list[Ball]:
     return energies
 
 
-def _of_shape(products: Sequence[Ball], values: NDArray) -> Ball:
+def _of_shape(products: Sequence[Ball], values: NDArray[np.float64]) -> Ball:
     """Return the energy of what is left of a shape."""
     taps = [Ball(value) for value in values.tolist()]
     own = arb_poly(taps) * arb_poly(taps[::-1])

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
@@ -118,7 +119,7 @@ class ChangesLeft:
         return self.shift * growth
 
     @cached_property
-    def of_any_shape(self) -> tuple[float, NDArray]:
+    def of_any_shape(self) -> tuple[float, NDArray[np.float64]]:
         """A bound of the shift of a change of any shape, and its pattern (k,)."""
         bits, response, square = self._measured
         found = []
@@ -130,7 +131,9 @@ class ChangesLeft:
         return math.sqrt(max(largest, square)), signs
 
 
-def _shared(response: WhitenedResponse, moves: SignalMoves) -> tuple[NDArray, float]:
+def _shared(
+    response: WhitenedResponse, moves: SignalMoves
+) -> tuple[NDArray[np.float64], float]:
     """Return products of a signal's responses at lags 0 .. k - 1, and their error."""
     products = response.entered([moves.column]).correlations(moves.longest)
     square = Ball(float(moves.radius)) ** 2

@@ -65,7 +65,7 @@ class ChangesOfRegion(ByContent, Correlations):
         bound = self.growth(spacing)
         return bound if self.several is None else min(bound, self.several / self._one)
 
-    def any_shape(self) -> tuple[float, NDArray]:
+    def any_shape(self) -> tuple[float, NDArray[np.float64]]:
         shift = joint_shift(*[noise.of_any_shape for noise in self.noises])
         count = len(self.noises[0].values)
         return float(np.clip(shift / self._one, 1.0, count)), np.ones(count)

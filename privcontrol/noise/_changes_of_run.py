@@ -58,10 +58,10 @@ class ChangesOfRun(ByContent, Correlations):
 
     _omitted = ("sizes", "several")
 
-    products: NDArray
+    products: NDArray[np.float64]
     shape: float
-    worst: NDArray
-    sizes: NDArray | None = None
+    worst: NDArray[np.float64]
+    sizes: NDArray[np.float64] | None = None
     several: float | None = None
 
     def promised(self, spacing: Spacing) -> float:
@@ -76,7 +76,7 @@ class ChangesOfRun(ByContent, Correlations):
             return bound
         return min(bound, growth_of_run(self.sizes, products, fitting))
 
-    def any_shape(self) -> tuple[float, NDArray]:
+    def any_shape(self) -> tuple[float, NDArray[np.float64]]:
         return self.shape, self.worst
 
 
@@ -128,7 +128,7 @@ class RunOfChanges(ByContent, Deferred):
 
     def _products(
         self, plant: Plant, whitened: Whitening
-    ) -> tuple[NDArray, float, NDArray]:
+    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
         """Bound the products of changes by their lag, and the squares by their starts (T,).
 
         Between them comes the largest square from below.
@@ -153,7 +153,7 @@ class RunOfChanges(ByContent, Deferred):
             np.maximum.at(squares, windows.starts, squares_of(windows, solved, error))
         return later, square, squares
 
-    def _levels(self, plant: Plant) -> tuple[NDArray, NDArray]:
+    def _levels(self, plant: Plant) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return the responses (T p, M) to all changes of a plant, and their starts (M,)."""
         every: list[Apart] = []
         for single in self.secret.one_by_one(plant, self.horizon):
@@ -165,7 +165,7 @@ class RunOfChanges(ByContent, Deferred):
 
     def _grams(
         self, plant: Plant, whitened: Whitening
-    ) -> Iterator[tuple[NDArray, float]]:
+    ) -> Iterator[tuple[NDArray[np.float64], float]]:
         """Yield products of whitened responses to unit changes in a row, and their error."""
         for level in self.secret.levels(plant, self.horizon):
             solved, wrong = whitened(level.columns)

@@ -87,7 +87,7 @@ class EndlessChanges(ByContent, Correlations):
             shifts.append(joint_shift(*[left.of_several(spacing) for left in lefts]))
         return max(shifts) / self._shift
 
-    def any_shape(self) -> tuple[float, NDArray]:
+    def any_shape(self) -> tuple[float, NDArray[np.float64]]:
         shifts = []
         patterns = []
         for lefts in self._left:

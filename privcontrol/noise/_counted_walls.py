@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ def leak_of(walls: Sequence[Wall]) -> float:
     return min(math.fsum(wall.leak for wall in walls) * (1 + ROUNDED), 1.0)
 
 
-def envelope(sizes: NDArray) -> NDArray:
+def envelope(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return sizes (T,), falling, that dominate those (T, M) of every move in order.
 
     A wall's leak is convex and grows with the move, so theirs dominate too.
@@ -38,7 +39,9 @@ def envelope(sizes: NDArray) -> NDArray:
     return ordered.max(axis=1) * (1 + ROUNDED)
 
 
-def walls_at(radius: float, moves: NDArray, dimension: int = 1) -> list[Wall]:
+def walls_at(
+    radius: float, moves: NDArray[np.float64], dimension: int = 1
+) -> list[Wall]:
     """Return walls at a radius that are come nearer to by falling moves (T,)."""
     if not moves.size or not moves[0] > 0:
         return []
@@ -71,7 +74,7 @@ class CountedWalls:
     walls leak at least as much as every change if none of their N(b, j) is smaller.
     """
 
-    def __init__(self, radii: NDArray, largest: float) -> None:
+    def __init__(self, radii: NDArray[np.float64], largest: float) -> None:
         """Count at ``radii`` (P,) of places, and for moves up to the largest."""
         order = np.argsort(radii, kind="stable")
         self._places = order[: np.isfinite(radii).sum()]
@@ -90,7 +93,7 @@ class CountedWalls:
         self.levels = largest * (1 + ROUNDED) * _LEVEL ** np.arange(_LEVELS)
         self.counts = np.zeros((len(self.radii), _LEVELS))
 
-    def include(self, moves: NDArray) -> None:
+    def include(self, moves: NDArray[np.float64]) -> None:
         """Count what changes (blocks, P, M) move, if it is more than what is counted."""
         moved = np.minimum(moves[:, self._places], self.levels[0])
         least = self.levels[-1]
@@ -103,10 +106,14 @@ class CountedWalls:
         shares = (sizes - low) / (high - low)
         shape = (len(self.radii), _LEVELS, moves.shape[2])
 
-        def counted(levels: NDArray, parts: NDArray) -> NDArray:
+        def counted(
+            levels: NDArray[np.intp], parts: NDArray[np.float64]
+        ) -> NDArray[np.float64]:
             index = (self._bins[place], levels, change)
             flat = np.ravel_multi_index(index, shape)
-            return np.bincount(flat, parts, math.prod(shape)).reshape(shape)
+            # its stub takes the sums of weights for counts
+            sums: NDArray[Any] = np.bincount(flat, parts, math.prod(shape))
+            return sums.reshape(shape)
 
         count = counted(upper, shares) + counted(upper + 1, 1 - shares)
         or_more = np.cumsum(count, axis=1)
@@ -139,7 +146,9 @@ def for_events(walls: Sequence[Wall], events: int) -> tuple[Wall, ...]:
     return tuple(wall.scaled(float(events)) for wall in walls)
 
 
-def joined(first: NDArray, second: NDArray) -> NDArray:
+def joined(
+    first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the larger of two falling sequences, place by place."""
     length = max(len(first), len(second))
     padded = [np.pad(each, (0, length - len(each))) for each in (first, second)]

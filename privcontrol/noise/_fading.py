@@ -77,7 +77,7 @@ class _Bounded(NamedTuple):
     shift: float
     scaled: VaryingSecret  # in the coordinates and units of P
     size: float  # the unit
-    form: NDArray  # P
+    form: NDArray[np.float64]  # P
 
 
 def _bounded(secret: VaryingSecret, largest: float) -> _Bounded:
@@ -131,9 +131,9 @@ class Fading(ByContent, Saved):
 
     shift: float
     whole: float
-    impulses: NDArray
+    impulses: NDArray[np.float64]
     factor: float
-    values: NDArray
+    values: NDArray[np.float64]
 
     def after(self, lag: int) -> float:
         """Bound the shift by what comes ``lag`` samples after a change began, or later.
@@ -162,7 +162,7 @@ class Fading(ByContent, Saved):
         square = self.whole * (count * self.whole + 2 * float(shared))
         return math.sqrt(square) * float(self.values.max()) * (1 + 2 * count * EPS)
 
-    def _after_impulse(self, lags: NDArray) -> NDArray:
+    def _after_impulse(self, lags: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return bounds for numbers of samples, falling: F^q times those of the first N."""
         times, places = np.divmod(np.maximum(lags, 0), len(self.impulses))
         bounds = self.factor**times * self.impulses[places]
@@ -207,7 +207,9 @@ def fading(secret: VaryingSecret) -> Fading:
     return Fading(found.shift, whole, falling, factor, _largest_values(secret.secret))
 
 
-def _largest_impulse(left: VaryingSecret, form: NDArray, at_once: bool) -> float:
+def _largest_impulse(
+    left: VaryingSecret, form: NDArray[np.float64], at_once: bool
+) -> float:
     """Return the largest root of b^T P b of impulses of the radius, and of d^T d at once."""
     value = ball_matrix(form)
     found = []
@@ -236,7 +238,7 @@ def _impulses(secret: SecretInputs) -> list[tuple[list[int], list[float]]]:
     return [*alone, *several]
 
 
-def _largest_values(secret: SecretInputs) -> NDArray:
+def _largest_values(secret: SecretInputs) -> NDArray[np.float64]:
     """Return the largest size of each value of a change, relative to the radius."""
     values = np.zeros(secret.longest)
     for moves in secret.signals:
@@ -248,7 +250,7 @@ def _largest_values(secret: SecretInputs) -> NDArray:
     return values
 
 
-def _proven_factor(later: NDArray, form: NDArray) -> float:
+def _proven_factor(later: NDArray[np.float64], form: NDArray[np.float64]) -> float:
     """Return an F below one with P_N <= F^2 P, or one where none is proven."""
     try:
         largest = float(scipy.linalg.eigh(later, form, eigvals_only=True)[-1])

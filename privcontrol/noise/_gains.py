@@ -28,7 +28,9 @@ _LARGEST = (1e5, 1e7, 1e4, 1e2)
 _FAINT_OF_GAINS = 1e-2
 
 
-def good_gains(secret: VaryingSecret, start: list[NDArray]) -> Iterator[list[NDArray]]:
+def good_gains(
+    secret: VaryingSecret, start: list[NDArray[np.float64]]
+) -> Iterator[list[NDArray[np.float64]]]:
     """Yield gains of the free inputs, for each vertex, that leave little of a secret.
 
     They are those of H-infinity control with the state and the secret known. With P the
@@ -89,7 +91,7 @@ def _demands_on_gains(
     of_secret = (through[:, :inputs] + free @ L) @ radii
     energy = square * np.eye(inputs)
 
-    def both(first: Expression, second: Expression | NDArray) -> Expression:
+    def both(first: Expression, second: Expression | NDArray[np.float64]) -> Expression:
         rows, _ = first.shape
         columns, _ = second.shape
         corner = np.zeros((rows, columns))

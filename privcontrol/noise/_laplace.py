@@ -32,7 +32,7 @@ def laplace_loss(
     secret: Secrets,
     plants: Sequence[Plant],
     run: int,
-    resolution: NDArray | None,
+    resolution: NDArray[np.float64] | None,
 ) -> PrivacyLoss:
     """Return the loss of structured or independent Laplace noise of a run.
 
@@ -97,10 +97,10 @@ def _of_columns(
 
 def _of_every_sample(
     secret: Secrets,
-    scale: NDArray,
+    scale: NDArray[np.float64],
     plants: Sequence[Plant],
     horizon: int,
-    resolution: NDArray | None,
+    resolution: NDArray[np.float64] | None,
 ) -> PrivacyLoss:
     """Return the loss of independent Laplace noise of scales (p,), under any plant.
 

@@ -28,7 +28,7 @@ _MOST_SUMS = 10**8
 class LevelProducts:
     """Inner products of levels, from correlations (T,) at lags from zero on."""
 
-    def __init__(self, correlations: NDArray) -> None:
+    def __init__(self, correlations: NDArray[np.float64]) -> None:
         self.both = np.concatenate([correlations[:0:-1], correlations])
         once = np.cumsum(self.both)
         self._twice = np.concatenate([[0.0, 0.0], np.cumsum(once)])
@@ -36,14 +36,18 @@ class LevelProducts:
         largest = float(np.abs(np.cumsum(np.abs(self.both))).max())
         self.rounding = 8 * len(self.both) ** 2 * EPS * largest
 
-    def __call__(self, first: NDArray, second: NDArray, lags: NDArray) -> NDArray:
+    def __call__(
+        self, first: NDArray[np.intp], second: NDArray[np.intp], lags: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
         """Return what levels of some lengths share, of which the second one is later."""
         at = self._zero + lags
         later = self._twice[at + second - 1] - self._twice[at - 1]
         earlier = self._twice[at + second - first - 1] - self._twice[at - first - 1]
         return later - earlier
 
-    def are_any(self, values: NDArray, lags: NDArray, longest: int) -> NDArray:
+    def are_any(
+        self, values: NDArray[np.bool_], lags: NDArray[np.intp], longest: int
+    ) -> NDArray[np.bool_]:
         """Return at which lags any value is true of those that the longest levels sum."""
         counts = np.concatenate([[0], np.cumsum(values)])
         at = self._zero + lags
@@ -66,7 +70,7 @@ class Levels(ByContent):
         No correlation at a lag of T - 2 k or more is larger.
     """
 
-    correlations: NDArray
+    correlations: NDArray[np.float64]
     error: float
     longest: int
     beyond: float
@@ -81,7 +85,7 @@ class Levels(ByContent):
         return self.longest**2 * self.error + self._products.rounding
 
     @cached_property
-    def shared(self) -> tuple[NDArray, NDArray]:
+    def shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Bounds (T - k + 1,) of what two levels share that begin so far apart or more.
 
         Those of levels of one sign come first, then those of opposite signs. Where no two
@@ -105,19 +109,21 @@ class Levels(ByContent):
             with_later(self._wrong - least, further),
         )
 
-    def at(self, lag: int) -> NDArray:
+    def at(self, lag: int) -> NDArray[np.float64]:
         """Return both bounds (2,) at a lag."""
         alike, opposed = self.shared
         place = min(lag, len(alike) - 1)
         return np.array([alike[place], opposed[place]])
 
     @cached_property
-    def _energies(self) -> NDArray:
+    def _energies(self) -> NDArray[np.float64]:
         """Bounds (k,) of the energies of levels, by their lengths."""
         every = np.arange(1, self.longest + 1)
         return self._products(every, every, np.zeros_like(every)) + self._wrong
 
-    def _in_a_row(self, separation: int) -> tuple[NDArray, NDArray]:
+    def _in_a_row(
+        self, separation: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Bound (k, k) what levels share that follow one another, by their lengths.
 
         Those of levels of one sign come first.
@@ -160,8 +166,11 @@ class Levels(ByContent):
         return (float(sums.max()) + 2 * further) * (1 + 16 * count * EPS)
 
     def _with_another(
-        self, sums: NDArray, gain: NDArray, in_a_row: tuple[NDArray, NDArray]
-    ) -> NDArray:
+        self,
+        sums: NDArray[np.float64],
+        gain: NDArray[np.float64],
+        in_a_row: tuple[NDArray[np.float64], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
         """Return the largest sums (k, patterns) with one more level, by its length and sign.
 
         ``gain`` (patterns,) is what a level of plus sign shares with those before the last
@@ -181,6 +190,6 @@ class Levels(ByContent):
         return np.moveaxis(ended, 0, 2).reshape(self.longest, -1)
 
 
-def with_later(shared: NDArray, further: float) -> NDArray:
+def with_later(shared: NDArray[np.float64], further: float) -> NDArray[np.float64]:
     """Return bounds of what is shared at a lag and all later ones, ``further`` after them."""
     return largest_later(np.append(shared, further)) * (1 + 16 * EPS)

@@ -27,8 +27,8 @@ MOST_RELAXED = 400
 
 
 def largest_pattern(
-    gram: NDArray, error: float = 0.0, *, quick: bool = False
-) -> tuple[float, NDArray]:
+    gram: NDArray[np.float64], error: float = 0.0, *, quick: bool = False
+) -> tuple[float, NDArray[np.float64]]:
     """Return an upper bound of w^T R w over all signs, and the best signs found (k,).
 
     ``gram`` (k, k) is symmetric, with entries as wrong as ``error``. ``quick`` is for one of
@@ -47,15 +47,16 @@ def largest_pattern(
 
 
 @lru_cache(maxsize=MOST_SIGNS + 1)
-def _patterns(count: int) -> NDArray:
+def _patterns(count: int) -> NDArray[np.float64]:
     """Return all patterns of so many signs as rows (2^count, count), not to be changed."""
     numbers = np.arange(1 << count)[:, None]
-    found = 1.0 - 2.0 * (numbers >> np.arange(count) & 1)
+    bits = numbers >> np.arange(count) & 1
+    found = 1.0 - 2.0 * bits.astype(float)
     found.flags.writeable = False
     return found
 
 
-def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
+def _by_halves(gram: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     """Return the largest value over all signs, and the signs, of which the first is one."""
     half = (len(gram) + 1) // 2
     first, second = _patterns(half)[::2], _patterns(len(gram) - half)
@@ -75,7 +76,7 @@ def _by_halves(gram: NDArray) -> tuple[float, NDArray]:
     return largest, signs
 
 
-def _relaxed(gram: NDArray) -> tuple[float, NDArray]:
+def _relaxed(gram: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     """Return sum d of a diag(d) >= R, and good signs, from unit vectors for the signs."""
     weights, vectors = relaxation(gram)
     starts = np.where(vectors.T >= 0, 1.0, -1.0)
@@ -85,8 +86,8 @@ def _relaxed(gram: NDArray) -> tuple[float, NDArray]:
 
 
 def relaxation(
-    gram: NDArray, vectors: NDArray | None = None
-) -> tuple[NDArray, NDArray]:
+    gram: NDArray[np.float64], vectors: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return d (k,), nearly with diag(d) >= R and the least sum, and unit vectors (k, w).
 
     Each vector in turn becomes the direction of what the others ask of it, whose length
@@ -114,7 +115,7 @@ def relaxation(
     return diagonal + lengths, vectors
 
 
-def bound_of(gram: NDArray, weights: NDArray) -> float:
+def bound_of(gram: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Return an upper bound of w^T R w over all signs, from nearly diag(weights) >= R.
 
     The weights grow by what a Cholesky factor in doubles needs to prove the inequality. The
@@ -150,11 +151,11 @@ class PatternSearch:
 
     def __init__(self) -> None:
         self.largest = self.attained = 0.0
-        self.signs: NDArray | None = None
-        self._known: list[tuple[NDArray, NDArray]] = []
-        self._last: tuple[NDArray, float] | None = None
+        self.signs: NDArray[np.float64] | None = None
+        self._known: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+        self._last: tuple[NDArray[np.float64], float] | None = None
 
-    def add(self, gram: NDArray, error: float) -> None:
+    def add(self, gram: NDArray[np.float64], error: float) -> None:
         """Look at a matrix (k, k) with entries as wrong as ``error``."""
         size = len(gram)
         slack = 8 * size * EPS * float(np.abs(gram).sum()) + size**2 * error
@@ -173,7 +174,7 @@ class PatternSearch:
             self.largest, self.signs = found, signs
             self.attained = max(self.attained, float(signs @ gram @ signs) - slack)
 
-    def _is_bounded(self, gram: NDArray, slack: float) -> bool:
+    def _is_bounded(self, gram: NDArray[np.float64], slack: float) -> bool:
         """Return whether what is known proves that no value is above the largest one."""
         if float(np.abs(gram).sum()) + slack <= self.largest:
             return True
@@ -181,7 +182,7 @@ class PatternSearch:
             return False
         return bound_of(gram, self._known[-1][0]) + slack <= self.largest
 
-    def _is_near(self, gram: NDArray, slack: float) -> bool:
+    def _is_near(self, gram: NDArray[np.float64], slack: float) -> bool:
         """Return whether it shows no more than the last matrix that was searched.
 
         No value of R is above the largest one of R' by more than a bound of R - R'. The
@@ -197,7 +198,9 @@ class PatternSearch:
         return True
 
 
-def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
+def largest_signs(
+    gram: NDArray[np.float64], starts: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest values of w^T R w that are found, and their signs (S, k).
 
     All signs are looked at where there are few, and else what single turns make of
@@ -215,7 +218,9 @@ def largest_signs(gram: NDArray, starts: NDArray) -> tuple[NDArray, NDArray]:
     return values[order], signs[order]
 
 
-def _improved(gram: NDArray, signs: NDArray) -> NDArray:
+def _improved(
+    gram: NDArray[np.float64], signs: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return signs (S, k) of which no single one can be turned with a gain."""
     signs = signs.copy()
     diagonal = np.diag(gram)

@@ -109,7 +109,7 @@ class Program:
         return cls(sizes, tuple(demands), sums=tuple(sums))
 
     @cached_property
-    def _entries(self) -> NDArray:
+    def _entries(self) -> NDArray[np.float64]:
         """All numbers of the demands, as they are solved."""
         blocks = [block for each in self.demands for block in (each.X, each.Y)]
         return np.concatenate([_in_places(block).ravel() for block in blocks])
@@ -122,7 +122,9 @@ class Program:
             return False
         return np.array_equal(self._entries, other._entries)
 
-    def _target(self, demand: _Demand) -> tuple[NDArray, NDArray]:
+    def _target(
+        self, demand: _Demand
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return E and F with the larger side E V E^T + t F of a demand."""
         size = demand.X.ncols()
         held = self.sizes.get(demand.held or "", 0)
@@ -130,7 +132,7 @@ class Program:
         rest[:held] = 0.0
         return np.eye(size, held), rest
 
-    def solve(self, margin: float) -> dict[str, NDArray] | None:
+    def solve(self, margin: float) -> dict[str, NDArray[np.float64]] | None:
         """Find matrices that meet every demand with so much to spare.
 
         Of many demands alike one is asked for. Among the others, the one that the answer
@@ -185,14 +187,14 @@ class Program:
             rest = rest + E @ known[demand.held] @ E.T
         return rest
 
-    def _spare(self, k: int, found: dict[str, NDArray]) -> float:
+    def _spare(self, k: int, found: dict[str, NDArray[np.float64]]) -> float:
         """Return what a demand has to spare."""
         rest = self._rest(self.demands[k], found)
         return float(np.linalg.eigvalsh(rest)[0])
 
     def _meeting(
         self, asked: Sequence[_Demand], margin: float
-    ) -> dict[str, NDArray] | None:
+    ) -> dict[str, NDArray[np.float64]] | None:
         """Find matrices of least t that meet some demands with so much to spare."""
         cp: ModuleType = import_module("cvxpy")  # takes seconds
         unknown: dict[str, Any] = {"t": cp.Variable((1, 1))}
@@ -213,7 +215,7 @@ class Program:
             return None
         return {name: symmetric(matrix.value) for name, matrix in unknown.items()}
 
-    def verified(self, found: dict[str, NDArray]) -> float | None:
+    def verified(self, found: dict[str, NDArray[np.float64]]) -> float | None:
         """Return t, if the matrices are proven to meet every demand."""
         square = float(found["t"][0, 0])
         balls = {name: ball_matrix(found[name]) for name in self.sizes}
@@ -239,7 +241,7 @@ class Program:
         return square
 
 
-def _in_places(block: BallMatrix) -> NDArray:
+def _in_places(block: BallMatrix) -> NDArray[np.float64]:
     """Return numbers with nine places, so that rounding does not change what is solved."""
     return np.round(midpoints(block) / ROUNDED) * ROUNDED
 
@@ -249,7 +251,7 @@ class GivenUp(Exception):
 
 
 @lru_cache(maxsize=8)
-def solved(program: Program, margin: float) -> dict[str, NDArray] | None:
+def solved(program: Program, margin: float) -> dict[str, NDArray[np.float64]] | None:
     """Return what `Program.solve` finds, for noise of another size again."""
     return program.solve(margin)
 
@@ -257,7 +259,7 @@ def solved(program: Program, margin: float) -> dict[str, NDArray] | None:
 def _of_shape(
     left: VaryingSecret,
     moves: SignalMoves,
-    shape: NDArray,
+    shape: NDArray[np.float64],
     name: str,
     sizes: dict[str, int],
 ) -> list[_Demand]:

@@ -31,7 +31,7 @@ from .parts import PartSum
 T = TypeVar("T")
 
 #: Draws so many standard entries.
-Drawing: TypeAlias = Callable[[int], NDArray]
+Drawing: TypeAlias = Callable[[int], NDArray[np.float64]]
 #: Roundings of a sample, beside one for each of its terms, when a run goes in blocks.
 ROUNDINGS = 128
 #: Draws after which no life within the bound is looked for any more.
@@ -55,7 +55,7 @@ class Room(Unbounded, ABC):
     samples: int
 
     @abstractmethod
-    def share(self, first: NDArray, fresh: NDArray) -> float:
+    def share(self, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> float:
         """Return the largest part of a limit that entries of a draw reach.
 
         They are those that are drawn once (once,), and those of its samples (T, width).
@@ -63,7 +63,9 @@ class Room(Unbounded, ABC):
         """
 
     @abstractmethod
-    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+    def uncertainty(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> float:
         """Return how far the share of `share` may be from the true one, by rounding.
 
         It is large where terms cancel that are much larger than the noise.
@@ -82,7 +84,9 @@ class Room(Unbounded, ABC):
         """The probability at least that a draw is within."""
 
     @abstractmethod
-    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+    def draws(
+        self, draw: Drawing
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield entries of one run that are within, block by block.
 
         ``draw(count)`` returns fresh standard entries (count,). The first ones of a run
@@ -97,11 +101,11 @@ class Room(Unbounded, ABC):
 
     def _within(
         self, draw: Drawing, once: int, samples: int
-    ) -> tuple[NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the first draw whose share of a limit is at most one."""
         width = self.total.width
 
-        def drawn() -> tuple[NDArray, NDArray]:
+        def drawn() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             entries = draw(once + samples * width)
             return entries[:once], entries[once:].reshape(samples, width)
 
@@ -155,7 +159,7 @@ class Recursion:
     """
 
     system: LinearSystem
-    lasting: NDArray  # sum (n, n) of |A^k| over a run
+    lasting: NDArray[np.float64]  # sum (n, n) of |A^k| over a run
 
     @classmethod
     def of(cls, system: LinearSystem, samples: int) -> Recursion:
@@ -171,8 +175,11 @@ class Recursion:
         return cls(system, lasting)
 
     def errors(
-        self, root: NDArray, first: NDArray, fresh: NDArray
-    ) -> tuple[NDArray, NDArray]:
+        self,
+        root: NDArray[np.float64],
+        first: NDArray[np.float64],
+        fresh: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return errors (p,) and (n,) of outputs and states.
 
         They are for entries (once,) and (T, width).
@@ -186,7 +193,12 @@ class Recursion:
         rounding = (terms + ROUNDINGS) * EPS
         return rounding * (C @ carried + D @ entries), rounding * carried
 
-    def _largest_states(self, root: NDArray, first: NDArray, fresh: NDArray) -> NDArray:
+    def _largest_states(
+        self,
+        root: NDArray[np.float64],
+        first: NDArray[np.float64],
+        fresh: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         start = (root @ first)[None]
         states, last = to_states(self.system).run(start, fresh[None])
         return np.abs(np.concatenate([states[0], last])).max(axis=0)
@@ -224,7 +236,7 @@ def all_at_most(shares: Sequence[Ball]) -> bool | None:
     return None if None in found else True
 
 
-def changes_of(inputs: SecretInputs, samples: int) -> NDArray:
+def changes_of(inputs: SecretInputs, samples: int) -> NDArray[np.float64]:
     """Return every change (T, q, M), all beginnings of shapes that last."""
     count = sum(
         len(moves.beginnings(shape))

@@ -81,7 +81,9 @@ class InnovationBlocks(Room):
 
     part: Filtered
     block: BlockWalls
-    most: NDArray  # (BLOCK, views) that the state may make that a run begins with
+    most: NDArray[
+        np.float64
+    ]  # (BLOCK, views) that the state may make that a run begins with
 
     rule = RULE
 
@@ -119,7 +121,7 @@ class InnovationBlocks(Room):
         first = start - start % BLOCK
         return [range(t, t + BLOCK) for t in range(first, stop, BLOCK)]
 
-    def share(self, first: NDArray, fresh: NDArray) -> float:
+    def share(self, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> float:
         if len(first):
             made = self.block.system.free_response(self._start @ first[:, None], BLOCK)
             sizes = np.abs(made).reshape(self.most.shape) / self.most
@@ -134,7 +136,9 @@ class InnovationBlocks(Room):
         last = np.linalg.norm(self.block.whitening @ state[0])
         return float(max(sizes.max(), last / self.block.ball))
 
-    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+    def uncertainty(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> float:
         followed = np.zeros((BLOCK, self.block.system.input_count))
         if len(first):
             outputs, _ = self._recursion.errors(self._start, first, followed)
@@ -179,7 +183,7 @@ class InnovationBlocks(Room):
         return all_at_most(shares)
 
     @cached_property
-    def _start(self) -> NDArray:
+    def _start(self) -> NDArray[np.float64]:
         """Root (n, once) of the state that a run begins with, changes included."""
         root = self.total.state_root
         still = np.zeros((self.block.system.order - len(root), root.shape[1]))
@@ -188,12 +192,12 @@ class InnovationBlocks(Room):
     @cached_property
     def _followed(self) -> int:
         """Places, from a block's first on, up to its last wall."""
-        walls = np.isfinite(self.block.radii).any(axis=1)
+        walls = np.logical_or.reduce(np.isfinite(self.block.radii), axis=1)
         walls[:BLOCK] = True
         return int(np.flatnonzero(walls)[-1]) + 1
 
     @cached_property
-    def _walls_at(self) -> NDArray:
+    def _walls_at(self) -> NDArray[np.float64]:
         """Sizes (places, views) of what a block makes at most."""
         return (self.block.radii * self.block.safe_stds)[: self._followed]
 
@@ -209,7 +213,9 @@ class InnovationBlocks(Room):
             share *= kept_share(self.block.ball, self.block.system.order)
         return share
 
-    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+    def draws(
+        self, draw: Drawing
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         first, _ = self._within(draw, self.total.once, 0)
         while True:
             _, fresh = self._within(draw, 0, BLOCK)
@@ -247,7 +253,7 @@ def _length(column: BallMatrix) -> Ball:
     return (column.transpose() * column)[0, 0].sqrt()
 
 
-def _limited(bound: Bound) -> NDArray:
+def _limited(bound: Bound) -> NDArray[np.intp]:
     """Return the outputs whose change is limited."""
     return np.flatnonzero(np.isfinite(bound.changes))
 
@@ -268,7 +274,9 @@ def _with_changes(system: LinearSystem, bound: Bound) -> LinearSystem:
     )
 
 
-def _later(system: LinearSystem, state_root: NDArray) -> tuple[NDArray, NDArray]:
+def _later(
+    system: LinearSystem, state_root: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return deviations (BLOCK, views) that a state makes, and all earlier ones together.
 
     The latter are a sum over blocks, until it is negligible.
@@ -287,7 +295,9 @@ def _later(system: LinearSystem, state_root: NDArray) -> tuple[NDArray, NDArray]
     return near, far
 
 
-def _deviations_from(system: LinearSystem, states: NDArray) -> NDArray:
+def _deviations_from(
+    system: LinearSystem, states: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return deviations (BLOCK, views) that a random state S eta (n, r) makes."""
     free = system.free_response(states, BLOCK)
     return np.linalg.norm(free.reshape(BLOCK, len(system.C), -1), axis=2)

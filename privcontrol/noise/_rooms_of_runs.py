@@ -44,10 +44,12 @@ class Once(Room):
 
     radius: float
 
-    def share(self, first: NDArray, fresh: NDArray) -> float:
+    def share(self, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> float:
         return float(np.linalg.norm(first)) / self.radius
 
-    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+    def uncertainty(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> float:
         return len(first) * ROUNDINGS * EPS * (1 + self.share(first, fresh))
 
     def decided(self, first: BallMatrix, fresh: BallMatrix) -> bool | None:
@@ -58,7 +60,9 @@ class Once(Room):
     def acceptance(self) -> float:
         return kept_share(self.radius, self.total.once)
 
-    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+    def draws(
+        self, draw: Drawing
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         first, _ = self._within(draw, self.total.once, 0)
         yield first, np.empty((self.samples, 0))
 
@@ -79,10 +83,12 @@ class Life(Room):
     def spans(self, start: int, stop: int) -> list[range]:
         return []
 
-    def share(self, first: NDArray, fresh: NDArray) -> float:
+    def share(self, first: NDArray[np.float64], fresh: NDArray[np.float64]) -> float:
         return self.bound.share(self.total.signal(first[None], fresh[None])[0])
 
-    def uncertainty(self, first: NDArray, fresh: NDArray) -> float:
+    def uncertainty(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> float:
         if self.total.model is None:
             sums = np.abs(self.total.responses(self.samples)).sum(axis=2)
             most = sums.max(axis=0) * np.abs(fresh).max(initial=0.0)
@@ -143,7 +149,9 @@ class Life(Room):
                     total += self.samples * math.log(kept_share(limit / size))
         return math.exp(total)
 
-    def draws(self, draw: Drawing) -> Iterator[tuple[NDArray, NDArray]]:
+    def draws(
+        self, draw: Drawing
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         yield self._within(draw, self.total.once, self.samples)
 
     def walls(
@@ -177,7 +185,9 @@ def ball_radius(total: PartSum, bound: Bound, horizon: int) -> float:
     return radius
 
 
-def deviations(total: PartSum, horizon: Horizon) -> tuple[NDArray, NDArray]:
+def deviations(
+    total: PartSum, horizon: Horizon
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest deviations (p,) of the noise, and of its change in a sample."""
     if not horizon.ends or _is_stationary(total):
         now = np.diag(total.covariance(0, 0))
@@ -207,7 +217,9 @@ def _is_stationary(total: PartSum) -> bool:
 
 
 @lru_cache(maxsize=4)  # a search for a size asks again and again
-def _responses(secret: Secrets, plants: tuple[Plant, ...], horizon: float) -> NDArray:
+def _responses(
+    secret: Secrets, plants: tuple[Plant, ...], horizon: float
+) -> NDArray[np.float64]:
     """Return responses (T, p, M) of the outputs to hidden moves, or larger ones."""
     outputs = len(plants[0].C)
     if horizon * outputs <= SHORT_RUN or secret.hides_start:
@@ -229,7 +241,7 @@ def _responses(secret: Secrets, plants: tuple[Plant, ...], horizon: float) -> ND
     return np.concatenate(padded, axis=2)
 
 
-def _settled(inputs: SecretInputs, horizon: float) -> NDArray:
+def _settled(inputs: SecretInputs, horizon: float) -> NDArray[np.float64]:
     """Return responses (T, p, M) to changes at the first sample, until they are nothing.
 
     Changes of any shape count with all their samples of the worst sign.

@@ -22,8 +22,12 @@ _EARNED = 0.3
 
 
 def shared_limits(
-    own: NDArray, near: NDArray, far: NDArray, limits: NDArray, order: int
-) -> tuple[NDArray, float]:
+    own: NDArray[np.float64],
+    near: NDArray[np.float64],
+    far: NDArray[np.float64],
+    limits: NDArray[np.float64],
+    order: int,
+) -> tuple[NDArray[np.float64], float]:
     """Return radii (2 BLOCK, views) of the walls of own and near, and that of the ball.
 
     All are in deviations. ``limits`` (BLOCK, views) are infinite where there is none.
@@ -51,7 +55,12 @@ def shared_limits(
     )
 
 
-def _divided(own: NDArray, near: NDArray, rest: NDArray, ball: float) -> NDArray:
+def _divided(
+    own: NDArray[np.float64],
+    near: NDArray[np.float64],
+    rest: NDArray[np.float64],
+    ball: float,
+) -> NDArray[np.float64]:
     """Return radii (2, N) of two walls that divide ``rest``, with the least tails.
 
     They are least where the densities at the radii are in proportion to the deviations.

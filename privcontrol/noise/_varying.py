@@ -190,7 +190,9 @@ class Inverted(ByContent, Saved):
         """
         return min(self._verified(self._fading), key=lambda each: each.shift)
 
-    def _verified(self, bound: Callable[[list[NDArray] | None], T]) -> list[T]:
+    def _verified(
+        self, bound: Callable[[list[NDArray[np.float64]] | None], T]
+    ) -> list[T]:
         """Return bounds for the plain gains, and for the first others that have one."""
         found = []
         for k, gains in enumerate(self._choices()):
@@ -205,7 +207,7 @@ class Inverted(ByContent, Saved):
             raise refusal
         return found
 
-    def _fading(self, gains: list[NDArray] | None) -> Fading:
+    def _fading(self, gains: list[NDArray[np.float64]] | None) -> Fading:
         """Return what fades of one change, for given gains of the free inputs."""
         with working_bits(CERTIFICATE_BITS):
             left = self._once._left(gains)
@@ -216,7 +218,7 @@ class Inverted(ByContent, Saved):
         """The same with one change in a run."""
         return replace(self, secrets=tuple(secret.once for secret in self.secrets))
 
-    def _choices(self) -> Iterator[list[NDArray] | None]:
+    def _choices(self) -> Iterator[list[NDArray[np.float64]] | None]:
         """Yield gains of the free inputs, the plain ones first, None where nothing is free."""
         if self.response is None:
             yield None
@@ -230,7 +232,7 @@ class Inverted(ByContent, Saved):
         yield from good_gains(left, plain)
 
     def _shift(
-        self, horizon: float, gains: list[NDArray] | None, largest: float
+        self, horizon: float, gains: list[NDArray[np.float64]] | None, largest: float
     ) -> float:
         """Return the certified shift for given gains of the free inputs."""
         first = self.secrets[0]
@@ -260,7 +262,7 @@ class Inverted(ByContent, Saved):
         return bound
 
     def _of_several(
-        self, horizon: float, gains: list[NDArray] | None, largest: float
+        self, horizon: float, gains: list[NDArray[np.float64]] | None, largest: float
     ) -> float:
         """Return the certified shift of changes at a distance, from how one of them fades."""
         shift = self._once._shift(horizon, gains, largest)
@@ -278,7 +280,7 @@ class Inverted(ByContent, Saved):
                 found.append(shift * moves.spacing.events)
         return float_above(max(found), 4)
 
-    def _left(self, gains: list[NDArray] | None) -> VaryingSecret:
+    def _left(self, gains: list[NDArray[np.float64]] | None) -> VaryingSecret:
         """Return what is left of the secret when the noise is inverted, in balls.
 
         Noise that enters the plant leaves what its entries and the floor are shifted by.

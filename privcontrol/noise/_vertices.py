@@ -47,7 +47,7 @@ class VaryingSecret:
         return self.vertices[0].input_count - self.free
 
     @property
-    def radii(self) -> NDArray:
+    def radii(self) -> NDArray[np.float64]:
         """Sizes (q,) of what is hidden at each input, one where any impulse is."""
         if self.secret.energies is not None:
             return self.secret.energies
@@ -69,7 +69,7 @@ class VaryingSecret:
             every.append(np.mean(matrices, axis=0))
         return LinearSystem(*every)
 
-    def closed(self, gains: Sequence[NDArray]) -> VaryingSecret:
+    def closed(self, gains: Sequence[NDArray[np.float64]]) -> VaryingSecret:
         """Close the free inputs with gains (f, n + q) of the state and the inputs.
 
         Each vertex has gains of its own. Between vertices the free inputs are the same
@@ -91,7 +91,7 @@ class VaryingSecret:
             vertices.append(closed)
         return VaryingSecret(tuple(vertices), self.secret)
 
-    def transformed(self, basis: NDArray, size: float) -> VaryingSecret:
+    def transformed(self, basis: NDArray[np.float64], size: float) -> VaryingSecret:
         """Change to coordinates z = basis z', and divide all sizes by ``size``."""
         into = ball_matrix(basis)
         unit = 1 / Ball(size)
@@ -102,7 +102,7 @@ class VaryingSecret:
         return replace(self, vertices=tuple(vertices))
 
 
-def is_stable(A: NDArray) -> bool:
+def is_stable(A: NDArray[np.float64]) -> bool:
     """Return whether all eigenvalues lie inside the unit circle, in doubles."""
     if not np.isfinite(A).all():
         return False
@@ -110,13 +110,15 @@ def is_stable(A: NDArray) -> bool:
     return bool(sizes.max() < 1)
 
 
-def root_diagonal(form: NDArray) -> NDArray:
+def root_diagonal(form: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return roots (n,) of the diagonal of a quadratic form, one where it is zero."""
     diagonal = np.maximum(np.diag(form), 0.0)
     return np.where(diagonal > 0, np.sqrt(diagonal), 1.0)
 
 
-def orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
+def orthonormal(
+    form: NDArray[np.float64], sizes: NDArray[np.float64], faint: float
+) -> NDArray[np.float64]:
     """Return coordinates (n, n) in which a form is the identity, but faint directions.
 
     States of given sizes (n,) are alike. A form of another size has the same coordinates,
@@ -127,18 +129,20 @@ def orthonormal(form: NDArray, sizes: NDArray, faint: float) -> NDArray:
     return sizes[:, None] * (vectors / roots) @ vectors.T
 
 
-def principal_axes(form: NDArray, faint: float) -> tuple[NDArray, NDArray]:
+def principal_axes(
+    form: NDArray[np.float64], faint: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a form's directions (n, n) and its roots (n,), faint ones made larger."""
     values, vectors = scipy.linalg.eigh(symmetric(form))
     raised = np.maximum(values, faint * values[-1])
     return vectors, np.sqrt(raised)
 
 
-def symmetric(matrix: NDArray) -> NDArray:
+def symmetric(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return (matrix + matrix.T) / 2
 
 
-def envelope(matrices: Sequence[NDArray]) -> NDArray:
+def envelope(matrices: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return a symmetric matrix that is at least each of several ones."""
     upper, *others = matrices
     for matrix in others:

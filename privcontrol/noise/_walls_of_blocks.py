@@ -46,18 +46,18 @@ class BlockWalls:
     """
 
     system: LinearSystem
-    stds: NDArray
-    radii: NDArray
-    state_root: NDArray
+    stds: NDArray[np.float64]
+    radii: NDArray[np.float64]
+    state_root: NDArray[np.float64]
     ball: float
 
     @cached_property
-    def safe_stds(self) -> NDArray:
+    def safe_stds(self) -> NDArray[np.float64]:
         """Deviations, infinite at places that no innovation reaches."""
         return np.where(self.stds > 0, self.stds, math.inf)
 
     @cached_property
-    def whitening(self) -> NDArray:
+    def whitening(self) -> NDArray[np.floating]:
         """The inverse (n, n) of the root of the state that a block hands over."""
         if not self.system.order:
             return np.zeros((0, 0))
@@ -104,7 +104,7 @@ class BlockWalls:
 
     def _lifted(
         self, shaping: LinearSystem, secret: SecretInputs
-    ) -> tuple[NDArray, NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return what changes add to the entries, the outputs and the states (T, ., M).
 
         They are those of the noise whose entries make up for a change.
@@ -129,8 +129,8 @@ class BlockWalls:
         return lift, shown, _followed(of_states, changes, early)
 
     def _made(
-        self, shown: NDArray, states: NDArray, offset: int
-    ) -> tuple[NDArray, NDArray]:
+        self, shown: NDArray[np.float64], states: NDArray[np.float64], offset: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what changes at an offset of their block add to walls and to states.
 
         They are sizes (blocks, 2 BLOCK, views, M) in deviations, of the own part and of the
@@ -156,17 +156,19 @@ class BlockWalls:
         return made, left
 
     @cached_property
-    def _onward(self) -> NDArray:
+    def _onward(self) -> NDArray[np.float64]:
         """Powers of A (BLOCK + 1, n, n)."""
         return orbit(self.system, np.eye(self.system.order), BLOCK + 1)
 
     @cached_property
-    def _free(self) -> NDArray:
+    def _free(self) -> NDArray[np.float64]:
         """Outputs (BLOCK, views, n) that each state leads to."""
         return self.system.C @ self._onward[:BLOCK]
 
 
-def _followed(system: LinearSystem, changes: NDArray, samples: int) -> NDArray:
+def _followed(
+    system: LinearSystem, changes: NDArray[np.float64], samples: int
+) -> NDArray[np.float64]:
     """Return outputs (T, p, M) of changes (L, q, M) from rest, and after they are over."""
     length, _, moves = changes.shape
     rest = np.zeros((moves, system.order))
@@ -176,7 +178,7 @@ def _followed(system: LinearSystem, changes: NDArray, samples: int) -> NDArray:
     return np.concatenate([during.transpose(1, 2, 0), later])
 
 
-def _norms_before(lift: NDArray) -> NDArray:
+def _norms_before(lift: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return norms (T, M) of the entries (T, r, M) of a block's length up to each sample."""
     squares = np.sum(lift**2, axis=1)
     total = np.cumsum(squares, axis=0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.balls import (
@@ -105,7 +106,7 @@ class WhitenedResponse:
         return largest_of(counted) * Ball(float(moves.radius)) ** 2
 
     def _shape_energies(
-        self, column: int, shape: NDArray, is_rounded: bool
+        self, column: int, shape: NDArray[np.float64], is_rounded: bool
     ) -> list[Ball]:
         """Return the energy for every beginning of a shape, the whole one last."""
         _, entry, _, through = self.system.entered_by([column]).matrices
@@ -123,7 +124,7 @@ class WhitenedResponse:
         return energies
 
     def _following(
-        self, entry: BallMatrix, shape: NDArray, is_rounded: bool
+        self, entry: BallMatrix, shape: NDArray[np.float64], is_rounded: bool
     ) -> Iterator[BallMatrix]:
         """Yield the state after each value of a shape.
 

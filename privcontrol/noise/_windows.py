@@ -59,7 +59,7 @@ def square_of_window(response: WhitenedResponse, window: WindowMoves) -> Ball:
 
 def _products(
     response: WhitenedResponse, window: WindowMoves, count: int
-) -> tuple[NDArray, float]:
+) -> tuple[NDArray[np.float64], float]:
     """Return correlations (k, q, q) of the responses to impulses, and the largest error.
 
     The impulses are those of the window's signals, as large as their radii.
@@ -74,7 +74,7 @@ def _products(
     return np.stack(values), largest
 
 
-def _toeplitz(values: NDArray) -> NDArray:
+def _toeplitz(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Gram matrix (k q, k q), by time and then by signal."""
     count, inputs, _ = values.shape
     lags = np.subtract.outer(np.arange(count), np.arange(count))
@@ -87,7 +87,7 @@ def _toeplitz(values: NDArray) -> NDArray:
     return (matrix + matrix.T) / 2
 
 
-def _sum_of_sizes(values: NDArray, error: float) -> float:
+def _sum_of_sizes(values: NDArray[np.float64], error: float) -> float:
     """Return the sum of |R|, rounded up."""
     count = len(values)
     sizes = (np.abs(values) + error).sum(axis=(1, 2))
@@ -158,8 +158,8 @@ class WindowBounds:
 
 
 def largest_of_windows(
-    windows: Windows, solved: NDArray, wrong: NDArray | float
-) -> tuple[float, NDArray | None]:
+    windows: Windows, solved: NDArray[np.float64], wrong: NDArray[np.float64] | float
+) -> tuple[float, NDArray[np.float64] | None]:
     """Bound the 2-norm of all changes of any shape over a horizon.
 
     ``solved`` (m, N) are the responses of ``windows`` whitened, with entries as wrong as
@@ -174,7 +174,9 @@ def largest_of_windows(
     return math.sqrt(square) * (1 + 4 * EPS), search.signs
 
 
-def _largest_of_several(windows: Windows, sizes: NDArray, square: float) -> float:
+def _largest_of_several(
+    windows: Windows, sizes: NDArray[np.float64], square: float
+) -> float:
     """Bound the square of several changes at a distance, of one change being ``square``.
 
     ``sizes`` (N, N) are the absolute products of impulses.
@@ -188,7 +190,9 @@ def _largest_of_several(windows: Windows, sizes: NDArray, square: float) -> floa
     return several_together(square, lambda lag: float(later[lag]), lags)
 
 
-def search_in(windows: Windows, solved: NDArray, error: float) -> PatternSearch:
+def search_in(
+    windows: Windows, solved: NDArray[np.float64], error: float
+) -> PatternSearch:
     """Return the search for the largest change, whose products are as wrong as ``error``."""
     search = PatternSearch()
     for index in windows.index:
@@ -197,7 +201,9 @@ def search_in(windows: Windows, solved: NDArray, error: float) -> PatternSearch:
     return search
 
 
-def squares_of(windows: Windows, solved: NDArray, error: float) -> NDArray:
+def squares_of(
+    windows: Windows, solved: NDArray[np.float64], error: float
+) -> NDArray[np.float64]:
     """Bound the squared shift of a change of each window, quickly, with all signs of few."""
     found = []
     for index in windows.index:
@@ -206,7 +212,9 @@ def squares_of(windows: Windows, solved: NDArray, error: float) -> NDArray:
     return np.array(found)
 
 
-def product_error(solved: NDArray, wrong: NDArray | float) -> float:
+def product_error(
+    solved: NDArray[np.float64], wrong: NDArray[np.float64] | float
+) -> float:
     """Bound the errors of products of whitened columns."""
     size = float(np.linalg.norm(solved, axis=0).max())
     errors = np.broadcast_to(wrong, solved.shape)
@@ -214,7 +222,7 @@ def product_error(solved: NDArray, wrong: NDArray | float) -> float:
     return doubt * (2 * size + doubt) + (len(solved) + 4) * EPS * size**2
 
 
-def windows_by_lag(windows: Windows, sizes: NDArray) -> NDArray:
+def windows_by_lag(windows: Windows, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bound products of two changes for each lag of their starts (T,) and all later ones.
 
     ``sizes`` (N, N) are the absolute products of impulses.
@@ -227,7 +235,9 @@ def windows_by_lag(windows: Windows, sizes: NDArray) -> NDArray:
     return largest_later(by_lag)
 
 
-def _products_of_windows(windows: Windows, sizes: NDArray) -> NDArray:
+def _products_of_windows(
+    windows: Windows, sizes: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bound products (W, W) of changes of each two windows, from those of impulses."""
     held = np.zeros((len(windows.index), len(sizes)))
     for row, index in zip(held, windows.index, strict=True):

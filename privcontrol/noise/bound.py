@@ -26,20 +26,20 @@ class Bound(ByContent, Saved):
         Of a run that is drawn ahead as one; none for blocks of innovations.
     """
 
-    limits: NDArray
-    changes: NDArray
+    limits: NDArray[np.float64]
+    changes: NDArray[np.float64]
     samples: Horizon = NO_HORIZON
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", horizon_of(self.samples))
 
-    def share(self, gamma: NDArray) -> float:
+    def share(self, gamma: NDArray[np.float64]) -> float:
         """Return the largest part of a limit that noise (T, p) reaches."""
         parts = np.abs(gamma) / self.limits
         steps = np.abs(np.diff(gamma, axis=0)) / self.changes
         return float(max(parts.max(), steps.max(initial=0.0)))
 
-    def share_of_size(self, sizes: NDArray) -> float:
+    def share_of_size(self, sizes: NDArray[np.float64]) -> float:
         """Return the largest part of a limit that noise of sizes (p,) at most reaches."""
         return float(max((sizes / self.limits).max(), (2 * sizes / self.changes).max()))
 

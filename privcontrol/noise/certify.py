@@ -71,7 +71,7 @@ class World:
     plants: tuple[Plant, ...]
     horizon: Horizon
     region: Region | None = None
-    resolution: NDArray | None = None
+    resolution: NDArray[np.float64] | None = None
     bound: Bound | None = None
 
 

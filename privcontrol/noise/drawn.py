@@ -280,7 +280,7 @@ class ExactPart(ABC):
 class _Written(ExactPart):
     """A part that keeps the matrices that it is made of."""
 
-    def __init__(self, **matrices: NDArray | float) -> None:
+    def __init__(self, **matrices: NDArray[np.float64] | float) -> None:
         self._matrices = matrices
 
     def recipe(self) -> dict[str, Any]:
@@ -296,7 +296,11 @@ class _DrawnOnce(_Written):
     width = 0
 
     def __init__(
-        self, A: NDArray, C: NDArray, S: NDArray, **law: NDArray | float
+        self,
+        A: NDArray[np.float64],
+        C: NDArray[np.float64],
+        S: NDArray[np.float64],
+        **law: NDArray[np.float64] | float,
     ) -> None:
         super().__init__(A=A, C=C, S=S, **law)
         self.once = S.shape[1]
@@ -314,7 +318,9 @@ class StructuredPart(_DrawnOnce):
 
     name = "structured"
 
-    def __init__(self, A: NDArray, C: NDArray, S: NDArray) -> None:
+    def __init__(
+        self, A: NDArray[np.float64], C: NDArray[np.float64], S: NDArray[np.float64]
+    ) -> None:
         super().__init__(A, C, S)
 
 
@@ -327,7 +333,13 @@ class RadialPart(_DrawnOnce):
 
     name = "radial"
 
-    def __init__(self, A: NDArray, C: NDArray, S: NDArray, bound: float) -> None:
+    def __init__(
+        self,
+        A: NDArray[np.float64],
+        C: NDArray[np.float64],
+        S: NDArray[np.float64],
+        bound: float,
+    ) -> None:
         super().__init__(A, C, S, bound=bound)
         self._rank = S.shape[1]
         self.once = 2 * self._rank + 1
@@ -374,7 +386,13 @@ class BlockPart(_DrawnOnce):
 
     name = "blocks"
 
-    def __init__(self, A: NDArray, C: NDArray, S: NDArray, sizes: NDArray) -> None:
+    def __init__(
+        self,
+        A: NDArray[np.float64],
+        C: NDArray[np.float64],
+        S: NDArray[np.float64],
+        sizes: NDArray[np.float64],
+    ) -> None:
         super().__init__(A, C, S, sizes=sizes)
         self._law = BlockLaw(tuple(map(int, sizes)))
         self.once = 2 * S.shape[1] + len(self._law.sizes)
@@ -413,7 +431,12 @@ class DrivenPart(_Written):
     has_memory = True
 
     def __init__(
-        self, A: NDArray, B: NDArray, C: NDArray, D: NDArray, sizes: NDArray
+        self,
+        A: NDArray[np.float64],
+        B: NDArray[np.float64],
+        C: NDArray[np.float64],
+        D: NDArray[np.float64],
+        sizes: NDArray[np.float64],
     ) -> None:
         super().__init__(A=A, B=B, C=C, D=D, sizes=sizes)
         self.width = len(sizes)
@@ -438,7 +461,7 @@ class CorrelatedPart(ExactPart):
     once = 0
     has_memory = True
 
-    def __init__(self, root: NDArray, outputs: int) -> None:
+    def __init__(self, root: NDArray[np.float64], outputs: int) -> None:
         self.width = outputs
         self._root = root
 
@@ -455,7 +478,7 @@ class WhitePart(_Written):
     name = "white"
     once = 0
 
-    def __init__(self, scale: NDArray) -> None:
+    def __init__(self, scale: NDArray[np.float64]) -> None:
         super().__init__(scale=scale)
         self.width = len(scale)
         self._factors = np.diag(scale).tolist()
@@ -479,11 +502,11 @@ class StatePart(_Written):
 
     def __init__(
         self,
-        A: NDArray,
-        B: NDArray,
-        C: NDArray,
-        D: NDArray,
-        root: NDArray,
+        A: NDArray[np.float64],
+        B: NDArray[np.float64],
+        C: NDArray[np.float64],
+        D: NDArray[np.float64],
+        root: NDArray[np.float64],
         largest: float,
         bits: int = COARSE_BITS,
     ) -> None:
@@ -572,7 +595,9 @@ def _numbered(values: Sequence[Factor], start: int) -> Row:
 class _Responses:
     """C A^t V of a system as balls that are as accurate as asked for."""
 
-    def __init__(self, A: NDArray, C: NDArray, V: BallMatrix) -> None:
+    def __init__(
+        self, A: NDArray[np.float64], C: NDArray[np.float64], V: BallMatrix
+    ) -> None:
         self._varies = A.ndim == 3
         self._steps = [ball_matrix(one) for one in A.reshape(-1, *A.shape[-2:])]
         self._gains = [ball_matrix(one) for one in C.reshape(-1, *C.shape[-2:])]

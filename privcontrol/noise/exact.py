@@ -116,7 +116,7 @@ def _(part: Blocks) -> ExactPart:
     return BlockPart(*_free(part), part.factor, np.array(part.sizes, float))
 
 
-def _free(part: Structured) -> tuple[NDArray, NDArray]:
+def _free(part: Structured) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A and C of a part's plant, with a leading axis of samples where it varies."""
     plant = part.plant
     if isinstance(plant, VaryingSystem):
@@ -146,7 +146,7 @@ def _(part: White) -> ExactPart:
     return WhitePart(part.scale)
 
 
-def _hidden_state(part: Filtered, floor: NDArray) -> StatePart:
+def _hidden_state(part: Filtered, floor: NDArray[np.float64]) -> StatePart:
     """Return a filtered part on the coarsest grid whose rounding nobody sees."""
     largest = np.sqrt(np.diag(part.state_covariance).max(initial=0.0))
     of_part = (*part.system.matrices, part.state_root, float(largest))
@@ -159,7 +159,9 @@ def _hidden_state(part: Filtered, floor: NDArray) -> StatePart:
     return fine
 
 
-def _check_rounding(part: Filtered, exact: StatePart, floor: NDArray) -> None:
+def _check_rounding(
+    part: Filtered, exact: StatePart, floor: NDArray[np.float64]
+) -> None:
     """Refuse noise in which the rounding of the state could be seen.
 
     A floor (p,) hides it, and so does the noise itself, where a system undoes it.

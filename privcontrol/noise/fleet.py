@@ -153,13 +153,15 @@ class AlikeUnits(CoupledUnits):
         return self.count
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         own, mean = self._filters
         within = np.eye(self.count) - 1 / self.count
         roots = np.kron(within, own.state_root), mean.state_root
         return scipy.linalg.block_diag(*roots)
 
-    def _started(self, first: NDArray) -> tuple[NDArray, NDArray]:
+    def _started(
+        self, first: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return states (trials, N, k) and (trials, 1, k) from entries (trials, once)."""
         own, mean = self._filters
         count = self.count * own.once
@@ -169,8 +171,10 @@ class AlikeUnits(CoupledUnits):
         return entries @ own.state_root.T, common @ mean.state_root.T
 
     def _run(
-        self, states: tuple[NDArray, NDArray], fresh: NDArray
-    ) -> tuple[NDArray, tuple[NDArray, NDArray]]:
+        self,
+        states: tuple[NDArray[np.float64], NDArray[np.float64]],
+        fresh: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Return samples (trials, T, N) and the states after entries of that shape."""
         trials, samples, N = fresh.shape
         average = fresh.mean(axis=2, keepdims=True)
@@ -184,13 +188,15 @@ class AlikeUnits(CoupledUnits):
         gamma = gamma + common / math.sqrt(N)
         return gamma, (own.reshape(trials, N, -1), mean[:, None])
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return self._run(self._started(first), fresh)[0]
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         states = self._started(first[None])
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal states
             gamma, states = self._run(states, fresh[None])
             return gamma[0]
@@ -198,15 +204,15 @@ class AlikeUnits(CoupledUnits):
         return advance
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return np.zeros(self.count)
 
-    def covariance(self, t: int, s: int) -> NDArray:
+    def covariance(self, t: int, s: int) -> NDArray[np.float64]:
         own, mean = (float(one.covariance(t, s)[0, 0]) for one in self._filters)
         among = np.full((self.count, self.count), (mean - own) / self.count)
         return among + own * np.eye(self.count)
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         own, mean = (one.variances(horizon) for one in self._filters)
         each = own + (mean - own) / self.count
         return np.repeat(each, self.count, axis=1)
@@ -232,7 +238,7 @@ class UnitNoise(ByContent, Saved):
     """
 
     part: NoisePart
-    places: NDArray
+    places: NDArray[np.number]
 
     def __post_init__(self) -> None:
         places = np.asarray(self.places)
@@ -299,15 +305,15 @@ class SeparateUnits(NoisePart):
         return sum(group.count * group.part.width for group in self.groups)
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         roots = []
         for group in self.groups:
             roots += [group.part.state_root] * group.count
         return scipy.linalg.block_diag(*roots)
 
     def _shared_out(
-        self, first: NDArray, fresh: NDArray
-    ) -> list[tuple[UnitNoise, NDArray, NDArray]]:
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> list[tuple[UnitNoise, NDArray[np.float64], NDArray[np.float64]]]:
         """Return each group with its entries (..., N, once) and (..., T, N, width)."""
         found = []
         once = width = 0
@@ -327,7 +333,9 @@ class SeparateUnits(NoisePart):
             once, width = ends
         return found
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         trials, samples, _ = fresh.shape
         gamma = np.zeros((trials, samples, self.outputs))
         for group, own_first, own_fresh in self._shared_out(first, fresh):
@@ -338,14 +346,14 @@ class SeparateUnits(NoisePart):
             gamma[:, :, group.places] = np.moveaxis(found, 1, 2)
         return gamma
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         none = np.empty((0, self.width))
         streams = [
             group.part.streams(own_first)
             for group, own_first, _ in self._shared_out(first, none)
         ]
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             gamma = np.zeros((len(fresh), self.outputs))
             shared = self._shared_out(np.empty(self.once), fresh)
             for units, (group, _, own_fresh) in zip(streams, shared, strict=True):
@@ -357,10 +365,10 @@ class SeparateUnits(NoisePart):
         return advance
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return np.zeros(self.outputs)
 
-    def covariance(self, t: int, s: int) -> NDArray:
+    def covariance(self, t: int, s: int) -> NDArray[np.float64]:
         total = np.zeros((self.outputs, self.outputs))
         for group in self.groups:
             own = group.part.covariance(t, s)
@@ -368,7 +376,7 @@ class SeparateUnits(NoisePart):
                 total[np.ix_(places, places)] = own
         return total
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         total = np.zeros((horizon, self.outputs))
         for group in self.groups:
             total[:, group.places] = group.part.variances(horizon)[:, None]

@@ -22,7 +22,7 @@ from .parts import NoisePart, PartSum
 
 def grid_shift(
     parts: Sequence[NoisePart],
-    resolution: NDArray | None,
+    resolution: NDArray[np.float64] | None,
     horizon: float,
     family: str = "gaussian",
 ) -> float:
@@ -63,7 +63,10 @@ def grid_shift(
 
 
 def shift_of_resolution(
-    resolution: NDArray | None, sizes: NDArray, horizon: int, norm: int
+    resolution: NDArray[np.float64] | None,
+    sizes: NDArray[np.float64],
+    horizon: int,
+    norm: int,
 ) -> float:
     """Return the largest contribution of a sensor's grid to every shift, rounded up.
 

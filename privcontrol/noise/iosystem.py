@@ -206,11 +206,15 @@ def varying_iosystem(
         t = round(time / plant.step)
         return at(int(min(max(t, 0), samples - 1)))
 
-    def update(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+    def update(
+        t: float, x: NDArray[np.float64], u: NDArray[np.float64], params: object
+    ) -> NDArray[np.float64]:
         system = now(t)
         return system.A @ x + system.B @ u
 
-    def read(t: float, x: NDArray, u: NDArray, params: object) -> NDArray:
+    def read(
+        t: float, x: NDArray[np.float64], u: NDArray[np.float64], params: object
+    ) -> NDArray[np.float64]:
         system = now(t)
         return system.C @ x + system.D @ u
 

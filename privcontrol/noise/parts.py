@@ -47,7 +47,7 @@ from ..systems.linear import (
 )
 
 #: Makes the next samples (count, p) of a stream from their fresh entries (count, width).
-Stream: TypeAlias = Callable[[NDArray], NDArray]
+Stream: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 class NoisePart(ByContent, Saved, ABC):
@@ -74,7 +74,7 @@ class NoisePart(ByContent, Saved, ABC):
         return self.model
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         """R (k, once) with xi(0) = R times the entries that are drawn once."""
         return np.zeros((0 if self.model is None else self.model.order, 0))
 
@@ -88,12 +88,14 @@ class NoisePart(ByContent, Saved, ABC):
         """Number of entries that are drawn at every sample."""
         return self._model.input_count
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return gamma as (trials, T, p)."""
         start = mapped(self.state_root, first)
         return self._model.run(start, fresh)[0]
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         """Begin a stream with the entries (once,) that are drawn once.
 
         It goes block by block, which is fifty times as fast as sample by sample.
@@ -103,7 +105,7 @@ class NoisePart(ByContent, Saved, ABC):
         if self._model.varies:
             return self._varying_stream(state)
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal state
             gamma = []
             for begin in range(0, len(fresh), LEAP):
@@ -118,24 +120,24 @@ class NoisePart(ByContent, Saved, ABC):
 
         return advance
 
-    def streams(self, first: NDArray) -> Stream:
+    def streams(self, first: NDArray[np.float64]) -> Stream:
         """Begin streams of several units together, with entries (N, once) drawn once.
 
         They take fresh entries (N, count, width) to samples (N, count, p).
         """
         every = [self.stream(entries) for entries in first]
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             units = zip(every, fresh, strict=True)
             return np.stack([unit(own) for unit, own in units])
 
         return advance
 
-    def _varying_stream(self, state: NDArray) -> Stream:
+    def _varying_stream(self, state: NDArray[np.float64]) -> Stream:
         """Begin a stream of a part that varies, which goes sample by sample."""
         t = 0
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal state, t
             gamma, states = self._model.run(state[None], fresh[None], t)
             state = states[0]
@@ -145,10 +147,10 @@ class NoisePart(ByContent, Saved, ABC):
         return advance
 
     @cached_property
-    def _block(self) -> NDArray:
+    def _block(self) -> NDArray[np.float64]:
         return self._map(LEAP)
 
-    def _map(self, count: int) -> NDArray:
+    def _map(self, count: int) -> NDArray[np.float64]:
         """Map a state and the entries of some samples to their outputs and the next."""
         A, B, C, D = self._model.matrices
         order = len(A)
@@ -161,7 +163,9 @@ class NoisePart(ByContent, Saved, ABC):
             state = A @ state + B @ entries
         return np.vstack([*rows, state])
 
-    def _impulses(self, horizon: int) -> tuple[NDArray, NDArray]:
+    def _impulses(
+        self, horizon: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Respond to entries at the first sample, (T, p, once) and (T, p, width)."""
         model = self._model
         once = model.free_response(self.state_root, horizon)
@@ -170,7 +174,7 @@ class NoisePart(ByContent, Saved, ABC):
             model.impulse_response(horizon),
         )
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         """Return the responses (T, p, R) of the outputs to each entry of eta.
 
         Entries that act on one output at one sample only stand in `white` instead.
@@ -180,11 +184,11 @@ class NoisePart(ByContent, Saved, ABC):
         return np.concatenate([once, later], axis=2)
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         """Sizes (p,) of the entries that act on one output at one sample only."""
         return np.zeros(self._model.output_count)
 
-    def covariance(self, t: int, s: int) -> NDArray:
+    def covariance(self, t: int, s: int) -> NDArray[np.float64]:
         """Return the covariance (p, p) of gamma(t) and gamma(s), of unit entries.
 
         It is C A^(t - s) P C^T with the covariance P of xi(s), and what gamma(s) shares
@@ -205,7 +209,7 @@ class NoisePart(ByContent, Saved, ABC):
         onward = A @ P @ C.T + B @ D.T
         return C @ np.linalg.matrix_power(A, t - s - 1) @ onward
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         """Return the variances (T, p) of the outputs for entries of variance one."""
         if self.model is None or self.model.varies:
             return np.sum(self.responses(horizon) ** 2, axis=2) + self.white**2
@@ -231,7 +235,7 @@ class Structured(NoisePart):
     """The plant's free response C A^t S eta from a random state that is drawn once."""
 
     plant: Plant
-    factor: NDArray  # S (n, r)
+    factor: NDArray[np.float64]  # S (n, r)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", real_array(self.factor, "factor", ndim=2))
@@ -241,16 +245,18 @@ class Structured(NoisePart):
         return self.plant.entered_by(())
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         return self.factor
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         return self._impulses(horizon)[0]  # no entry is fresh
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         return np.sum(self.responses(horizon) ** 2, axis=2)
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         responses = self.responses(fresh.shape[1])
         gamma = np.zeros((len(first), *responses.shape[:2]))
         # one term at a time: the same sums for any number of trials
@@ -322,7 +328,7 @@ class Driven(NoisePart):
     """
 
     response: LinearSystem  # from w to the outputs: A, E, C and F
-    sizes: NDArray  # (q,)
+    sizes: NDArray[np.float64]  # (q,)
 
     def __post_init__(self) -> None:
         sizes = real_array(self.sizes, "sizes", shape=(self.response.input_count,))
@@ -352,7 +358,7 @@ class Correlated(NoisePart):
     Samples are made as time goes on, so none may depend on entries of later ones.
     """
 
-    root: NDArray
+    root: NDArray[np.float64]
     outputs: int = 1
 
     def __post_init__(self) -> None:
@@ -381,23 +387,25 @@ class Correlated(NoisePart):
         return self.outputs
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return np.zeros(self.outputs)
 
     @property
-    def by_output(self) -> NDArray:
+    def by_output(self) -> NDArray[np.float64]:
         """The noise of each output at all samples (p, T T p), as it comes from eta."""
         rows = self.root.reshape(-1, self.outputs, len(self.root))
         return rows.transpose(1, 0, 2).reshape(self.outputs, -1)
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         # trial by trial: the same sums for any number of trials
         return np.stack([self.stream(first)(drawn) for drawn in fresh])
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         past = np.zeros(0)
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal past
             begin = len(past)
             past = np.append(past, fresh)
@@ -406,7 +414,7 @@ class Correlated(NoisePart):
 
         return advance
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         size = horizon * self.outputs
         return self.root[:size].reshape(horizon, self.outputs, -1)
 
@@ -421,7 +429,7 @@ class Correlated(NoisePart):
 class DrawnOnce(NoisePart):
     """Lambda eta with Lambda (T p, r), time-major, of entries that are drawn once."""
 
-    columns: NDArray
+    columns: NDArray[np.float64]
     outputs: int = 1
 
     def __post_init__(self) -> None:
@@ -438,7 +446,7 @@ class DrawnOnce(NoisePart):
         return VaryingSystem((stays, into, rows, out))
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         return np.eye(self.once)
 
     @property
@@ -450,20 +458,22 @@ class DrawnOnce(NoisePart):
         return 0
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return np.zeros(self.outputs)
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         rows = self.columns[: fresh.shape[1] * self.outputs]
         # trial by trial: the same sums for any number of trials
         every = [(rows @ entries).reshape(-1, self.outputs) for entries in first]
         return np.stack(every)
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         samples = iter((self.columns @ first).reshape(-1, self.outputs))
         return lambda fresh: np.array([next(samples) for _ in fresh])
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         rows = self.columns[: horizon * self.outputs]
         return rows.reshape(horizon, self.outputs, -1)
 
@@ -478,7 +488,7 @@ class DrawnOnce(NoisePart):
 class White(NoisePart):
     """Independent noise of a size for each output, drawn again at each sample."""
 
-    scale: NDArray  # (p,)
+    scale: NDArray[np.float64]  # (p,)
 
     def __post_init__(self) -> None:
         scale = real_array(self.scale, "scale", ndim=1)
@@ -490,17 +500,19 @@ class White(NoisePart):
     def model(self) -> LinearSystem:
         return LinearSystem.gain(np.diag(self.scale))
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return fresh * self.scale
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         return lambda fresh: fresh * self.scale
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         return np.empty((horizon, len(self.scale), 0))
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return self.scale
 
     def scaled(self, gain: float) -> White:
@@ -549,12 +561,12 @@ class Filtered(NoisePart):
         return self.system
 
     @cached_property
-    def state_covariance(self) -> NDArray:
+    def state_covariance(self) -> NDArray[np.float64]:
         """Stationary covariance (n, n) of xi."""
         return reachability_gramian(self.system)
 
     @cached_property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         if not self.starts_stationary:
             return np.zeros((self.system.order, 0))
         return root(self.state_covariance)
@@ -563,11 +575,11 @@ class Filtered(NoisePart):
     def drive(self) -> tuple[LinearSystem | None, LinearSystem]:
         return self.response, self.shaping
 
-    def streams(self, first: NDArray) -> Stream:
+    def streams(self, first: NDArray[np.float64]) -> Stream:
         """Begin streams of several units, which go on sample by sample together."""
         states = mapped(self.state_root, first)
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal states
             gamma, states = self._model.run(states, fresh)
             return gamma
@@ -621,7 +633,7 @@ class PartSum(NoisePart):
         return reduce(sum_of, models)
 
     @cached_property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         return scipy.linalg.block_diag(*(part.state_root for part in self.parts))
 
     @cached_property
@@ -632,26 +644,28 @@ class PartSum(NoisePart):
     def width(self) -> int:
         return sum(part.width for part in self.parts)
 
-    def covariance(self, t: int, s: int) -> NDArray:
+    def covariance(self, t: int, s: int) -> NDArray[np.float64]:
         if len(self.parts) == 1:
             return self.parts[0].covariance(t, s)
         return super().covariance(t, s)
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         if len(self.parts) == 1:
             return self.parts[0].variances(horizon)
         return super().variances(horizon)
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         parts = shared_out(self.parts, first, fresh)
         return np.sum([part.signal(*own) for part, *own in parts], axis=0)
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         none = np.empty(0)
         parts = shared_out(self.parts, first, np.empty(self.width))
         streams = [part.stream(own) for part, own, _ in parts]
 
-        def advance(fresh: NDArray) -> NDArray:
+        def advance(fresh: NDArray[np.float64]) -> NDArray[np.float64]:
             entries = shared_out(self.parts, none, fresh)
             samples = [
                 go(own) for go, (_, _, own) in zip(streams, entries, strict=True)
@@ -660,12 +674,12 @@ class PartSum(NoisePart):
 
         return advance
 
-    def responses(self, horizon: int) -> NDArray:
+    def responses(self, horizon: int) -> NDArray[np.float64]:
         every = [part.responses(horizon) for part in self.parts]
         return every[0] if len(every) == 1 else np.concatenate(every, axis=2)
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return reduce(np.hypot, [part.white for part in self.parts])
 
     def scaled(self, gain: float) -> PartSum:
@@ -681,10 +695,12 @@ class FlooredNoise(GaussianNoise):
     Its factor (m, r + m) is formed on access.
     """
 
-    structured: NDArray
-    floor: NDArray
+    structured: NDArray[np.float64]
+    floor: NDArray[np.float64]
 
-    def __init__(self, structured: NDArray, floor: NDArray) -> None:
+    def __init__(
+        self, structured: NDArray[np.float64], floor: NDArray[np.float64]
+    ) -> None:
         self._set(structured=structured, floor=floor)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -695,7 +711,7 @@ class FlooredNoise(GaussianNoise):
         return len(self.floor)
 
     @property
-    def factor(self) -> NDArray:  # type: ignore[override]
+    def factor(self) -> NDArray[np.float64]:  # type: ignore[override]
         return np.hstack([self.structured, np.diag(self.floor)])
 
     @property
@@ -703,7 +719,7 @@ class FlooredNoise(GaussianNoise):
         return False
 
     @property
-    def std(self) -> NDArray:
+    def std(self) -> NDArray[np.float64]:
         return np.hypot(column_norms(self.structured.T), self.floor)
 
 
@@ -713,10 +729,16 @@ class FlooredBallNoise(BallNoise):
     Its factor (m, r + m) is that of entries of variance one.
     """
 
-    structured: NDArray
-    floor: NDArray
+    structured: NDArray[np.float64]
+    floor: NDArray[np.float64]
 
-    def __init__(self, structured: NDArray, floor: NDArray, *, bound: float) -> None:
+    def __init__(
+        self,
+        structured: NDArray[np.float64],
+        floor: NDArray[np.float64],
+        *,
+        bound: float,
+    ) -> None:
         self._set(structured=structured, floor=floor)  # `dimension` asks
         super().__init__(structured, rate=1.0, bound=bound)
         columns = structured * math.sqrt(self.law.unit_variance)
@@ -740,7 +762,7 @@ class FlooredBallNoise(BallNoise):
 
     def standard(  # type: ignore[override]
         self, rng: np.random.Generator, shape: tuple[int, ...]
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         *many, width = shape
         radial = self.law.standard(rng, (*many, self.dimension))
         unit = math.sqrt(self.law.unit_variance)
@@ -748,8 +770,8 @@ class FlooredBallNoise(BallNoise):
         return np.concatenate([radial / unit, rest], axis=-1)
 
     def log_likelihood_ratio(  # type: ignore[override]
-        self, eta: NDArray, shift: NDArray
-    ) -> NDArray:
+        self, eta: NDArray[np.float64], shift: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         unit = math.sqrt(self.law.unit_variance)
         drawn, rest = np.split(eta, [self.dimension])
         moved, rest_moved = np.split(shift, [self.dimension])
@@ -759,7 +781,7 @@ class FlooredBallNoise(BallNoise):
         return radial + (after - before) / 2
 
     def loss(  # type: ignore[override]
-        self, shifts: NDArray, moves: Moves, full_rank: bool = True
+        self, shifts: NDArray[np.float64], moves: Moves, full_rank: bool = True
     ) -> PrivacyLoss:
         r = self.dimension
         unit = math.sqrt(self.law.unit_variance) * (1 + 1e-15)
@@ -784,7 +806,9 @@ class FlooredBallNoise(BallNoise):
         )
 
 
-def _floored_ball(structured: NDArray, floor: NDArray, bound: float) -> Noise:
+def _floored_ball(
+    structured: NDArray[np.float64], floor: NDArray[np.float64], bound: float
+) -> Noise:
     return FlooredBallNoise(structured, floor, bound=bound)
 
 
@@ -809,8 +833,8 @@ def noise_of_run(parts: Sequence[NoisePart], horizon: int, family: str) -> Noise
 
 
 def shared_out(
-    parts: Sequence[NoisePart], first: NDArray, fresh: NDArray
-) -> Iterator[tuple[NoisePart, NDArray, NDArray]]:
+    parts: Sequence[NoisePart], first: NDArray[np.float64], fresh: NDArray[np.float64]
+) -> Iterator[tuple[NoisePart, NDArray[np.float64], NDArray[np.float64]]]:
     """Yield each part with its own entries, side by side on the last axis."""
     once = width = 0
     for part in parts:

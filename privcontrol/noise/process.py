@@ -77,7 +77,7 @@ class NoiseProcess(ByContent):
         return PartSum(self.parts)
 
     @cached_property
-    def responses(self) -> NDArray:
+    def responses(self) -> NDArray[np.float64]:
         """Response (T, p, R) of the outputs to each entry of eta.
 
         The entries of independent noise are left out. Their sizes are ``total.white``.
@@ -87,7 +87,7 @@ class NoiseProcess(ByContent):
         return responses
 
     @property
-    def scale(self) -> NDArray | None:
+    def scale(self) -> NDArray[np.float64] | None:
         """Size (p,) of the independent part at each output, None without one.
 
         It is a standard deviation for Gaussian noise and a scale for Laplace noise.
@@ -95,13 +95,13 @@ class NoiseProcess(ByContent):
         return getattr(self.total.part(White), "scale", None)
 
     @cached_property
-    def stds(self) -> NDArray:
+    def stds(self) -> NDArray[np.float64]:
         """Standard deviations (p, T) of each output over the run, in its unit."""
         stds = np.sqrt(self._summed(lambda part: part.variances(self.samples))).T
         stds.flags.writeable = False
         return stds
 
-    def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
+    def covariance(self, t: int = 0, s: int | None = None) -> NDArray[np.float64]:
         """Return the covariance (p, p) of `SummedNoise.covariance`."""
         t = whole_index(t, "t")
         if s is None:
@@ -130,7 +130,9 @@ class NoiseProcess(ByContent):
         """Return whether the parts have two laws, radial noise in addition to a floor."""
         return self.family in RADIAL_LAWS and len(self.parts) > 1
 
-    def _summed(self, moments: Callable[[NoisePart], NDArray]) -> NDArray:
+    def _summed(
+        self, moments: Callable[[NoisePart], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
         """Return second moments of all parts, given those for entries of variance one."""
         if not self.is_mixed:
             return self.law.unit_variance * moments(self.total)
@@ -138,7 +140,7 @@ class NoiseProcess(ByContent):
         return np.asarray(reduce(np.add, every))
 
     @partial(helpful_arguments, advice=_DRAWN)
-    def draw(self, rng: Seed, trials: int) -> NDArray:
+    def draw(self, rng: Seed, trials: int) -> NDArray[np.float64]:
         """Draw eta (trials, T, channels), or (trials, channels) if drawn once.
 
         In the first shape the entries that are drawn once stand at the first sample, with
@@ -148,7 +150,7 @@ class NoiseProcess(ByContent):
         first, fresh = self._drawn(rng, trials)
         return _at_their_samples(first, fresh) if self.total.width else first
 
-    def inputs(self, eta: NDArray) -> NDArray:
+    def inputs(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return inputs ``eta[i]`` of the python-control systems (trials, T, channels).
 
         They are the entries from `draw`, except that correlated noise, which has no system
@@ -160,11 +162,13 @@ class NoiseProcess(ByContent):
             signals.append(part.signal(none, own) if part.model is None else own)
         return _at_their_samples(first, np.concatenate(signals, axis=-1))
 
-    def signal(self, eta: NDArray) -> NDArray:
+    def signal(self, eta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return gamma (trials, T, p) of entries eta from `draw`."""
         return self.total.signal(*self._entries(eta))
 
-    def _entries(self, eta: NDArray) -> tuple[NDArray, NDArray]:
+    def _entries(
+        self, eta: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Split an array from `draw` into (trials, once) and (trials, T, width)."""
         once, width = self.total.once, self.total.width
         expected = ("trials", "T", once + width) if width else ("trials", once)
@@ -179,7 +183,9 @@ class NoiseProcess(ByContent):
             return eta, np.empty((len(eta), self.samples, 0))
         return eta[:, 0, : self.total.once], eta[:, :, self.total.once :]
 
-    def _drawn(self, rng: Seed, trials: int) -> tuple[NDArray, NDArray]:
+    def _drawn(
+        self, rng: Seed, trials: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw entries (trials, once) and (trials, T, width) in time order."""
         trials = positive_integer(trials, "trials")
         once, width = self.total.once, self.total.width
@@ -197,7 +203,7 @@ class NoiseProcess(ByContent):
 
     def _drawn_within(
         self, kept: Bound, rng: np.random.Generator, trials: int
-    ) -> tuple[NDArray, NDArray]:
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Draw entries of runs that are kept within a bound, run by run."""
         room = room_of(self.parts, kept)
         firsts, runs = [], []
@@ -211,11 +217,11 @@ class NoiseProcess(ByContent):
             runs.append(np.concatenate(found)[: self.samples])
         return np.array(firsts), np.array(runs)
 
-    def sample(self, trials: int, rng: Seed) -> NDArray:
+    def sample(self, trials: int, rng: Seed) -> NDArray[np.float64]:
         """Draw the noise of runs, as an array (p, trials, T)."""
         return np.moveaxis(self.total.signal(*self._drawn(rng, trials)), 2, 0)
 
-    def stream(self, rng: Seed) -> Iterator[NDArray]:
+    def stream(self, rng: Seed) -> Iterator[NDArray[np.float64]]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends."""
         rng = generator(rng)
         if self.kept is not None:
@@ -232,7 +238,7 @@ class NoiseProcess(ByContent):
 
     def _stream_within(
         self, kept: Bound, rng: np.random.Generator
-    ) -> Iterator[NDArray]:
+    ) -> Iterator[NDArray[np.float64]]:
         """Yield gamma(t) of noise that is kept within a bound."""
         room = room_of(self.parts, kept)
         blocks = room.draws(lambda count: self.law.standard(rng, (count,)))
@@ -337,21 +343,21 @@ class SummedNoise(ByContent):
         return self if run == self.horizon else promising(self, horizon=run)
 
     @property
-    def timepts(self) -> NDArray:
+    def timepts(self) -> NDArray[np.float64]:
         """Time points (T,) of the horizon in seconds."""
-        return self.plant_data.step * np.arange(self.process.samples)
+        return self.plant_data.step * np.arange(self.process.samples, dtype=float)
 
     @property
-    def stds(self) -> NDArray:
+    def stds(self) -> NDArray[np.float64]:
         """Standard deviations (p, T) of each output over the run, in its unit."""
         return self.process.stds
 
     @property
-    def std(self) -> NDArray:
+    def std(self) -> NDArray[np.float64]:
         """Largest standard deviation (p,) of each output over the run, in its unit."""
         return self.process.over(self.horizon.distinct).stds.max(axis=1)
 
-    def covariance(self, t: int = 0, s: int | None = None) -> NDArray:
+    def covariance(self, t: int = 0, s: int | None = None) -> NDArray[np.float64]:
         """Return the covariance (p, p) of gamma(t) and gamma(s) by sample index.
 
         By default s is t. Without a horizon t alone is a lag, which may be negative. A
@@ -380,7 +386,7 @@ class SummedNoise(ByContent):
 
     def sample(
         self, trials: int = 1, rng: Seed = None, *, horizon: int | None = None
-    ) -> NDArray:
+    ) -> NDArray[np.float64]:
         """Draw the noise of runs, as an array (p, trials, T).
 
         ``horizon`` is their number of samples T, by default the noise's horizon.
@@ -412,7 +418,7 @@ class SummedNoise(ByContent):
         run = self.process if horizon is None else self.process.over(horizon)
         return run.sample(trials, rng)
 
-    def stream(self, rng: Seed = None) -> Iterator[NDArray]:
+    def stream(self, rng: Seed = None) -> Iterator[NDArray[np.float64]]:
         """Yield gamma(t), shape (p,), one sample at a time, until the horizon ends.
 
         For the same seed the values equal ``sample(1, rng)``, up to rounding. Memory
@@ -466,7 +472,9 @@ def _is_promise(given: object) -> bool:
     return isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple)
 
 
-def _at_their_samples(first: NDArray, fresh: NDArray) -> NDArray:
+def _at_their_samples(
+    first: NDArray[np.float64], fresh: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return entries (trials, T, channels), those drawn once at the first sample."""
     trials, samples, _ = fresh.shape
     once = np.zeros((trials, samples, first.shape[1]))

@@ -67,7 +67,7 @@ class RingUnits(CoupledUnits):
     """
 
     filters: tuple[LinearSystem, ...]
-    homes: NDArray
+    homes: NDArray[np.number]
     count: int
     size: float = 1.0
 
@@ -98,7 +98,7 @@ class RingUnits(CoupledUnits):
         return SeparateUnits(tuple(groups), self.count)
 
     @cached_property
-    def turn(self) -> NDArray:
+    def turn(self) -> NDArray[np.float64]:
         """Q (N, N), with the cosines and sines of the waves in its columns."""
         N = self.count
         check_memory(2 * N * N, "noise")
@@ -130,26 +130,28 @@ class RingUnits(CoupledUnits):
         return self.count
 
     @property
-    def state_root(self) -> NDArray:
+    def state_root(self) -> NDArray[np.float64]:
         return self.waves.state_root
 
-    def signal(self, first: NDArray, fresh: NDArray) -> NDArray:
+    def signal(
+        self, first: NDArray[np.float64], fresh: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         return self.waves.signal(first, fresh) @ (self.size * self.turn.T)
 
-    def stream(self, first: NDArray) -> Stream:
+    def stream(self, first: NDArray[np.float64]) -> Stream:
         advance = self.waves.stream(first)
         onto_units = self.size * self.turn.T
         return lambda fresh: advance(fresh) @ onto_units
 
     @property
-    def white(self) -> NDArray:
+    def white(self) -> NDArray[np.float64]:
         return np.zeros(self.count)
 
-    def covariance(self, t: int, s: int) -> NDArray:
+    def covariance(self, t: int, s: int) -> NDArray[np.float64]:
         of_waves = np.diag(self.waves.covariance(t, s))
         return self.size**2 * (self.turn * of_waves) @ self.turn.T
 
-    def variances(self, horizon: int) -> NDArray:
+    def variances(self, horizon: int) -> NDArray[np.float64]:
         mean = self.waves.variances(horizon).mean(axis=1, keepdims=True)
         return np.repeat(self.size**2 * mean, self.count, axis=1)
 
@@ -229,12 +231,14 @@ class _Waves:
         Of each, of the same shapes.
     """
 
-    matrices: list[NDArray]
-    errors: list[NDArray]
+    matrices: list[NDArray[np.float64]]
+    errors: list[NDArray[np.float64]]
 
     @classmethod
     def behind(
-        cls, inverse: Sequence[tuple[NDArray, NDArray]], waves: Sequence[NDArray]
+        cls,
+        inverse: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+        waves: Sequence[NDArray[np.float64]],
     ) -> _Waves:
         """Return what is left of waves with the matrices A, B, C, D, with waves in front.
 
@@ -252,7 +256,7 @@ class _Waves:
         errors = _joined(*exact, of_A, of_C, *rounded)
         return cls(matrices, [error * (1 + ROUNDED) for error in errors])
 
-    def scaled(self, scale: NDArray) -> _Waves:
+    def scaled(self, scale: NDArray[np.float64]) -> _Waves:
         """Return the same in states divided by powers of two (K, n)."""
         row, column = scale[:, None], scale[:, :, None]
         found = [
@@ -261,7 +265,7 @@ class _Waves:
         ]
         return _Waves(*found)
 
-    def products(self, lags: int) -> tuple[NDArray, NDArray]:
+    def products(self, lags: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return r_k (K, lags), and a bound (K,) of the error of each."""
         A, _, C, _ = self.matrices
         energies = np.einsum("kii->ki", _gramian(A, C))
@@ -269,18 +273,18 @@ class _Waves:
         return self.scaled(np.exp2(-np.round(np.log2(sizes))))._products(lags)
 
     @cached_property
-    def _wrong(self) -> list[NDArray]:
+    def _wrong(self) -> list[NDArray[np.float64]]:
         """The norms (K,) of the errors of A, B, C and D."""
         return [_norm(error) for error in self.errors]
 
     @cached_property
-    def _sizes(self) -> list[NDArray]:
+    def _sizes(self) -> list[NDArray[np.float64]]:
         """Bounds (K,) of the norms of A, B, C and D."""
         norms = [_norm(matrix) for matrix in self.matrices]
         pairs = zip(norms, self._wrong, strict=True)
         return [(norm + wrong) * (1 + ROUNDED) for norm, wrong in pairs]
 
-    def _products(self, lags: int) -> tuple[NDArray, NDArray]:
+    def _products(self, lags: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         A, B, C, D = self.matrices
         of_A, of_B, _, of_D = self._wrong
         a, b, _, d = self._sizes
@@ -304,7 +308,9 @@ class _Waves:
         errors = np.where(np.isnan(errors), math.inf, errors)
         return np.stack(values, axis=1), errors * (1 + ROUNDED)
 
-    def _error_of_gramian(self, P: NDArray, energy: _Energy) -> NDArray:
+    def _error_of_gramian(
+        self, P: NDArray[np.float64], energy: _Energy
+    ) -> NDArray[np.float64]:
         """Bound (K,) by how much P is wrong for what is entered by B."""
         A, B, C, _ = self.matrices
         of_A, of_B, of_C, _ = self._wrong
@@ -316,7 +322,7 @@ class _Waves:
         entered = np.sqrt(energy.of(B)) + np.sqrt(energy.most) * of_B
         return 2 * wrong * entered**2
 
-    def _error_of_echo(self, p: NDArray) -> NDArray:
+    def _error_of_echo(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound (K,) the error of A^T P B + C^T D, for P of the norms p (K,)."""
         of_A, of_B, of_C, of_D = self._wrong
         a, b, c, d = self._sizes
@@ -325,9 +331,9 @@ class _Waves:
 
 
 def _joined(
-    A: NDArray, B: NDArray, A_i: NDArray, C_i: NDArray,
-    B_C: NDArray, B_D: NDArray, D_C: NDArray, D_D: NDArray,
-) -> list[NDArray]:  # fmt: skip
+    A: NDArray[np.float64], B: NDArray[np.float64], A_i: NDArray[np.float64], C_i: NDArray[np.float64],
+    B_C: NDArray[np.float64], B_D: NDArray[np.float64], D_C: NDArray[np.float64], D_D: NDArray[np.float64],
+) -> list[NDArray[np.float64]]:  # fmt: skip
     """Return the matrices of one system after others, with these in front."""
     K, n, _ = A.shape
     q = len(A_i)
@@ -347,11 +353,11 @@ class _Energy(NamedTuple):
     the gain of x+ = A x + w is at most 2 sqrt(|Y| (1 + 4 |Y|)).
     """
 
-    matrix: NDArray
-    most: NDArray
+    matrix: NDArray[np.float64]
+    most: NDArray[np.float64]
 
     @classmethod
-    def of_powers(cls, A: NDArray, error: NDArray) -> _Energy:
+    def of_powers(cls, A: NDArray[np.float64], error: NDArray[np.float64]) -> _Energy:
         """Take all matrices within ``error`` (K,) of A (K, n, n) in norm."""
         Y = _summed(A, np.broadcast_to(np.eye(A.shape[-1]), A.shape))
         never = np.full(len(A), math.inf)
@@ -367,33 +373,33 @@ class _Energy(NamedTuple):
         is_shown = is_positive & (falls - wrong > 0.5)
         return cls(Y, np.where(is_shown, sizes * (1 + ROUNDED), never))
 
-    def of(self, states: NDArray) -> NDArray:
+    def of(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
         """Bound x^T Y x (K,) for states (K, n, 1)."""
         values = (_turned(states) @ self.matrix @ states)[:, 0, 0]
         rounded = _unit(self.matrix) * self.most * _norm(states) ** 2
         return np.maximum(values, 0.0) + rounded
 
     @property
-    def gain(self) -> NDArray:
+    def gain(self) -> NDArray[np.float64]:
         """Bound the gain (K,) from what enters the states to them."""
         return 2 * np.sqrt(self.most * (1 + 4 * self.most)) * (1 + ROUNDED)
 
 
-def _unit(A: NDArray) -> float:
+def _unit(A: NDArray[np.float64]) -> float:
     """Return what the rounding of products of three matrices is in norm, relatively."""
     return (2 * A.shape[-1] + 8) * EPS
 
 
-def _norm(matrices: NDArray) -> NDArray:
+def _norm(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the Frobenius norms (K,)."""
     return np.linalg.norm(matrices, axis=(1, 2))
 
 
-def _turned(matrices: NDArray) -> NDArray:
+def _turned(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrices.swapaxes(1, 2)
 
 
-def _gramian(A: NDArray, C: NDArray) -> NDArray:
+def _gramian(A: NDArray[np.float64], C: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return nearly the observability Gramians (K, n, n)."""
     energy = _turned(C) @ C
     rough = _symmetric(_summed(A, energy))
@@ -401,11 +407,11 @@ def _gramian(A: NDArray, C: NDArray) -> NDArray:
     return _symmetric(rough + _summed(A, left))
 
 
-def _symmetric(matrices: NDArray) -> NDArray:
+def _symmetric(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     return (matrices + _turned(matrices)) / 2
 
 
-def _summed(A: NDArray, matrix: NDArray) -> NDArray:
+def _summed(A: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return nearly the sums of A^T^t X A^t over all times."""
     total, power = matrix, A
     with np.errstate(over="ignore", invalid="ignore"):
@@ -418,7 +424,9 @@ def _summed(A: NDArray, matrix: NDArray) -> NDArray:
     return total
 
 
-def _largest_square(secret: SecretInputs, products: NDArray, error: float) -> float:
+def _largest_square(
+    secret: SecretInputs, products: NDArray[np.float64], error: float
+) -> float:
     """Bound the largest squared shift of a change, from r (k,) and its entries' error."""
     gram = scipy.linalg.toeplitz(products)
     squares = [_of_signal(moves, gram, error) for moves in secret.signals]
@@ -426,7 +434,7 @@ def _largest_square(secret: SecretInputs, products: NDArray, error: float) -> fl
     return max(squares)
 
 
-def _of_signal(moves: SignalMoves, gram: NDArray, error: float) -> float:
+def _of_signal(moves: SignalMoves, gram: NDArray[np.float64], error: float) -> float:
     largest = 0.0
     for shape in moves.shapes:
         for change in moves.beginnings(shape):
@@ -437,14 +445,15 @@ def _of_signal(moves: SignalMoves, gram: NDArray, error: float) -> float:
     return float_above(largest * moves.radius**2, 8)
 
 
-def _of_window(window: WindowMoves, gram: NDArray, error: float) -> float:
+def _of_window(window: WindowMoves, gram: NDArray[np.float64], error: float) -> float:
     k = window.longest
     bound, _ = largest_pattern(gram[:k, :k], error)
     return float_above(bound * float(window.radii[0]) ** 2, 8)
 
 
 def _beyond(
-    whitening: Sequence[Sequence[tuple[NDArray, NDArray]]], near: Ring
+    whitening: Sequence[Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]],
+    near: Ring,
 ) -> float:
     """Bound the contribution of the plant's distance from a ring to a shift."""
     A, B, C, _ = near.stacks

@@ -53,7 +53,7 @@ class Shift:
 
     value: float
     exact: bool = False
-    squares: NDArray = field(default_factory=lambda: np.zeros(0))
+    squares: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     single: bool = False
 
     def __post_init__(self) -> None:
@@ -74,7 +74,9 @@ class Shift:
         return cls(value, exact, np.concatenate([each.squares for each in found]))
 
     @classmethod
-    def of_squares(cls, squares: NDArray, exact: bool, single: bool = False) -> Shift:
+    def of_squares(
+        cls, squares: NDArray[np.float64], exact: bool, single: bool = False
+    ) -> Shift:
         """Return the largest shift of moves of certified squares."""
         largest = math.sqrt(squares.max())
         return cls(float_above(largest), exact, squares, single)

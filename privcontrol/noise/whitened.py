@@ -30,13 +30,13 @@ from .parts import Correlated, NoisePart, PartSum
 #: Speed: parts at most that zeros keep apart in a large root.
 _MOST_PARTS = 64
 #: Rows and columns, as an index, and what they are solved to, with bounds of its errors.
-_Places = tuple[NDArray, ...]
-_Solved = tuple[NDArray, NDArray]
+_Places = tuple[NDArray[np.intp], ...]
+_Solved = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def output_sizes(
     secret: Secrets, plant: Plant, horizon: int, norm: int
-) -> tuple[NDArray, bool]:
+) -> tuple[NDArray[np.float64], bool]:
     """Bound the norms of the responses to moves, and say whether they are attained."""
     if len(secret.parts) == 1 and not secret.disturbances:
         (moves,) = secret.moves(plant, horizon)
@@ -69,7 +69,9 @@ def output_sizes(
     return np.array(sizes) * (1 + rounding), exact
 
 
-def shift_sizes(lower: NDArray, responses: Responses) -> NDArray:
+def shift_sizes(
+    lower: NDArray[np.float64], responses: Responses
+) -> NDArray[np.float64]:
     """Return upper bounds of ||Lambda^-1 s||_2 of each single move, then of each ball.
 
     Lambda (m, m) is triangular. A move of an output without noise is an error.
@@ -108,11 +110,11 @@ class Whitening:
     apart are solved for apart, and equal blocks share the bound of their errors.
     """
 
-    def __init__(self, lower: NDArray) -> None:
+    def __init__(self, lower: NDArray[np.float64]) -> None:
         self._noisy = lower.any(axis=1)
         root = lower[np.ix_(self._noisy, self._noisy)]
-        self._blocks: list[tuple[NDArray, NDArray]] = []
-        self._kinds: list[tuple[NDArray, int]] = []
+        self._blocks: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+        self._kinds: list[tuple[NDArray[np.intp], int]] = []
         for rows in _rows_apart(root):
             block = root[np.ix_(rows, rows)]
             kind = _first_equal(block, [one for one, _ in self._blocks])
@@ -121,7 +123,9 @@ class Whitening:
                 self._blocks.append((block, 2 * solution_error(block)))
             self._kinds.append((rows, kind))
 
-    def __call__(self, columns: NDArray) -> tuple[NDArray, NDArray]:
+    def __call__(
+        self, columns: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         entries = columns[self._noisy]
         if len(self._kinds) == 1:
             return self._solved(0, entries)
@@ -130,12 +134,12 @@ class Whitening:
             every[own], wrong[own] = found
         return every, wrong
 
-    def parts(self, columns: NDArray) -> Iterator[tuple[_Places, _Solved]]:
+    def parts(self, columns: NDArray[np.float64]) -> Iterator[tuple[_Places, _Solved]]:
         """Yield rows and columns of what is not zero, with what they are taken to."""
         entries = columns[self._noisy]
-        done: list[tuple[int, NDArray, _Solved]] = []
+        done: list[tuple[int, NDArray[np.float64], _Solved]] = []
         for rows, kind in self._kinds:
-            own = np.ix_(rows, entries[rows].any(axis=0))
+            own = np.ix_(rows, np.flatnonzero(entries[rows].any(axis=0)))
             given = entries[own]
             alike = [one for one in done if one[0] == kind]
             number = _first_equal(given, [one for _, one, _ in alike])
@@ -144,19 +148,21 @@ class Whitening:
                 done.append(alike[-1])
             yield own, alike[number][2]
 
-    def _solved(self, kind: int, entries: NDArray) -> _Solved:
+    def _solved(self, kind: int, entries: NDArray[np.float64]) -> _Solved:
         block, error = self._blocks[kind]
         found = scipy.linalg.solve_triangular(block, entries, lower=True)
         return found, error @ np.abs(found)
 
 
-def _first_equal(matrix: NDArray, others: Sequence[NDArray]) -> int:
+def _first_equal(
+    matrix: NDArray[np.float64], others: Sequence[NDArray[np.float64]]
+) -> int:
     """Return the position of the first equal matrix, and their number if there is none."""
     equal = (k for k, one in enumerate(others) if np.array_equal(one, matrix))
     return next(equal, len(others))
 
 
-def _rows_apart(root: NDArray) -> list[NDArray]:
+def _rows_apart(root: NDArray[np.float64]) -> list[NDArray[np.intp]]:
     """Return the rows of each part of a large matrix (m, m) that exact zeros keep apart."""
     everything = [np.arange(len(root))]
     if len(root) < MANY_DIMENSIONS:
@@ -168,7 +174,7 @@ def _rows_apart(root: NDArray) -> list[NDArray]:
     return [np.flatnonzero(labels == k) for k in range(count)]
 
 
-def triangular_root(factor: NDArray) -> NDArray:
+def triangular_root(factor: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return L (m, m), triangular, with the covariance and zero rows of a factor."""
     size = len(factor)
     noisy = factor.any(axis=1)
@@ -181,7 +187,9 @@ def triangular_root(factor: NDArray) -> NDArray:
     return lower
 
 
-def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
+def floored_root(
+    parts: NDArray[np.float64], floor: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
     """Return the root of parts parts^T + diag(floor^2), and its relative error."""
     together = np.hstack([parts, np.diag(floor)])
     root = triangular_root(together)
@@ -189,7 +197,7 @@ def floored_root(parts: NDArray, floor: NDArray) -> tuple[NDArray, float]:
     return root, _error_of(root, (stds / floor).max())
 
 
-def _error_of(root: NDArray, condition: float) -> float:
+def _error_of(root: NDArray[np.float64], condition: float) -> float:
     """Return by what part of it a shift may be wrong for the rounding of its root.
 
     The root is that of M + E for the rows M of the noise, each row of E being some units
@@ -202,7 +210,7 @@ def _error_of(root: NDArray, condition: float) -> float:
 
 def dense_root(
     parts: Sequence[NoisePart], horizon: int
-) -> tuple[NDArray | None, float]:
+) -> tuple[NDArray[np.float64] | None, float]:
     """Return the root (T p, T p) of the covariance of a run, and its relative error.
 
     It is None if double precision does not prove that all changed outputs have noise.

@@ -136,7 +136,7 @@ def residues(array: ArrayLike) -> ResidueMatrix:
     return nmod_mat(rows, columns, entries, _PRIME)
 
 
-def inverse_balls(matrix: NDArray) -> BallMatrix:
+def inverse_balls(matrix: NDArray[np.float64]) -> BallMatrix:
     """Return the inverse (n, n) of a matrix of doubles, in balls.
 
     A triangular one, whose rows may stand in any order, is inverted by its blocks. It
@@ -152,7 +152,7 @@ def inverse_balls(matrix: NDArray) -> BallMatrix:
     return submatrix(_inverse_by_blocks(lower), range(size), places)
 
 
-def _inverse_by_blocks(lower: NDArray) -> BallMatrix:
+def _inverse_by_blocks(lower: NDArray[np.float64]) -> BallMatrix:
     """Return the inverse (n, n) of a lower triangular matrix."""
     half = len(lower) // 2
     if half < _FEW_ROWS:
@@ -225,12 +225,12 @@ def block_balls(blocks: Sequence[Sequence[BallMatrix]]) -> BallMatrix:
     return arb_mat(height, width, entries)
 
 
-def midpoints(matrix: BallMatrix) -> NDArray:
+def midpoints(matrix: BallMatrix) -> NDArray[np.float64]:
     """Return the nearest doubles (m, n) of the midpoints of a ball matrix."""
     return _shaped(list(map(float, matrix.entries())), matrix)
 
 
-def enclosure(matrix: BallMatrix) -> tuple[NDArray, NDArray]:
+def enclosure(matrix: BallMatrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the midpoints (m, n) as doubles, and bounds (m, n) of their errors."""
     values = midpoints(matrix)
     left = matrix - ball_matrix(values)
@@ -249,13 +249,13 @@ def is_accurate(matrix: BallMatrix) -> bool:
     return bool((matrix * arb(0, _KNOWN)).contains(matrix - matrix.mid()))
 
 
-def upper_bounds(matrix: BallMatrix) -> NDArray:
+def upper_bounds(matrix: BallMatrix) -> NDArray[np.float64]:
     """Return doubles (m, n) that no absolute value in a ball matrix exceeds."""
     values = [upper_float(entry.abs_upper()) for entry in matrix.entries()]
     return _shaped(values, matrix)
 
 
-def _shaped(values: list[float], matrix: BallMatrix) -> NDArray:
+def _shaped(values: list[float], matrix: BallMatrix) -> NDArray[np.float64]:
     """Return the entries of a matrix of the same shape as an array."""
     return np.array(values, float).reshape(matrix.nrows(), matrix.ncols())
 
@@ -342,7 +342,7 @@ def largest_eigenvalue(matrix: BallMatrix) -> Ball:
         return arb(frobenius_norm(exact).upper(), rest)
 
 
-def is_definite_around(middle: NDArray, distance: float) -> bool:
+def is_definite_around(middle: NDArray[np.float64], distance: float) -> bool:
     """Return whether doubles prove definite all symmetric matrices near a symmetric one.
 
     They are those whose difference has at most the Frobenius norm ``distance``. M is

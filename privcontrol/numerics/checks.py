@@ -61,7 +61,7 @@ def real_array(
     ndim: int | None = None,
     shape: tuple[int | None, ...] | None = None,
     copy: bool = True,
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return a finite real array, copied and read-only.
 
     ``shape`` may hold None for a free length. A ``TypeError`` refuses what is not real, a

@@ -68,11 +68,11 @@ class Shape:
         known.
     """
 
-    factor: NDArray
+    factor: NDArray[np.float64]
     lower_bound: float
     cost: float = math.nan
-    support: NDArray = field(default_factory=lambda: np.zeros(0, int))
-    weights: NDArray = field(default_factory=lambda: np.zeros(0))
+    support: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, int))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def gap(self) -> float:
@@ -82,7 +82,10 @@ class Shape:
 
 @one_thread
 def enclosing_ellipsoid(
-    points: ArrayLike, weight_factor: NDArray | None = None, *, tol: float = 1e-9
+    points: ArrayLike,
+    weight_factor: NDArray[np.float64] | None = None,
+    *,
+    tol: float = 1e-9,
 ) -> Shape:
     """The ellipsoid of least weighted trace that holds every point.
 
@@ -139,13 +142,17 @@ def enclosing_ellipsoid(
 class MoveBasis:
     """A basis of large volume among the moves, in which all have small coordinates."""
 
-    moves: NDArray  # the basis moves (k, r)
-    responses: NDArray  # the query's responses to them (m, r)
-    coordinates: NDArray  # all moves in that basis (r, M)
+    moves: NDArray[np.float64]  # the basis moves (k, r)
+    responses: NDArray[np.float64]  # the query's responses to them (m, r)
+    coordinates: NDArray[np.float64]  # all moves in that basis (r, M)
 
 
 def gaussian_shape(
-    basis: MoveBasis, rows: NDArray, tol: float = 1e-9, *, counted: int | None = None
+    basis: MoveBasis,
+    rows: NDArray[np.float64],
+    tol: float = 1e-9,
+    *,
+    counted: int | None = None,
 ) -> Shape:
     """Find the cheapest ellipsoid around the moves of a basis.
 
@@ -165,7 +172,9 @@ def gaussian_shape(
     return Shape(found.factor, lower_bound)
 
 
-def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDArray]:
+def weight_root(
+    weight: ArrayLike | None, size: int
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """A function B -> H B with H^T H = W, the identity if W is None.
 
     The function takes columns (m, r), or a vector (m,) that represents a diagonal
@@ -190,7 +199,7 @@ def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDAr
         )
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
 
-    def rooted(columns: NDArray) -> NDArray:
+    def rooted(columns: NDArray[np.float64]) -> NDArray[np.float64]:
         if columns.ndim == 1:
             return root * columns
         return root @ columns
@@ -198,7 +207,7 @@ def weight_root(weight: ArrayLike | None, size: int) -> Callable[[NDArray], NDAr
     return rooted
 
 
-def weight_triangle(rows: NDArray) -> NDArray:
+def weight_triangle(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """L (r, r) with L L^T = rows^T rows."""
     size = rows.shape[1]
     _, upper = qr(rows, mode="raw")  # "r" adds as many zeros as there are rows
@@ -225,26 +234,32 @@ class Weights:
         Symmetric, with the matrix weights of balls as their exponentials.
     """
 
-    points: NDArray = field(default_factory=lambda: np.zeros(0))
-    balls: list[NDArray] = field(default_factory=list)
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    balls: list[NDArray[np.float64]] = field(default_factory=list)
 
-    def fit(self, points: NDArray, balls: Sequence[NDArray]) -> bool:
+    def fit(
+        self, points: NDArray[np.float64], balls: Sequence[NDArray[np.float64]]
+    ) -> bool:
         """Return whether they are of as many points (r, M) and balls of roots (r, q)."""
         sizes = [len(logs) for logs in self.balls]
         of_balls = [root.shape[1] for root in balls]
         return len(self.points) == points.shape[1] and sizes == of_balls
 
-    def propose(self, weights: NDArray) -> None:
+    def propose(self, weights: NDArray[np.float64]) -> None:
         """Take weights (M,) that are near the best ones for some points."""
         self.points = np.log(weights)
         self.balls = []
 
-    def even(self, points: NDArray, balls: Sequence[NDArray]) -> None:
+    def even(
+        self, points: NDArray[np.float64], balls: Sequence[NDArray[np.float64]]
+    ) -> None:
         """Take the same weight for all points and in all directions of balls."""
         self.points = np.zeros(points.shape[1])
         self.balls = [np.zeros((root.shape[1], root.shape[1])) for root in balls]
 
-    def keep(self, points: NDArray, balls: Sequence[NDArray]) -> None:
+    def keep(
+        self, points: NDArray[np.float64], balls: Sequence[NDArray[np.float64]]
+    ) -> None:
         """Take those at which a search ended, none of them far below the largest.
 
         The next search is for a like shape, whose best weights may be others.
@@ -268,21 +283,23 @@ class _BallWeight:
     its weight grows by powers of log G.
     """
 
-    def __init__(self, root: NDArray, logs: NDArray) -> None:
+    def __init__(self, root: NDArray[np.float64], logs: NDArray[np.float64]) -> None:
         self.root = root
         self.logs = logs
         self.values, self.axes = np.linalg.eigh(self.logs)
         self._step = np.zeros_like(self.logs)
 
-    def shares(self, largest: float) -> NDArray:
+    def shares(self, largest: float) -> NDArray[np.float64]:
         """The eigenvalues (q,) of exp(L), relative to a largest one."""
         return np.exp(self.values - largest)
 
-    def columns(self, shares: NDArray) -> NDArray:
+    def columns(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """The axes of the ball (r, q), each times the root of its share."""
         return self.root @ (self.axes * np.sqrt(shares))
 
-    def look(self, vectors: NDArray, spread: NDArray) -> tuple[NDArray, NDArray]:
+    def look(
+        self, vectors: NDArray[np.float64], spread: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the eigenvalues (k,) above one of G for Sigma = V diag(spread) V^T.
 
         The moves E a (r, k) of their axes a come second.
@@ -313,17 +330,17 @@ class _Cover:
     E^T Sigma^-1 E with eigenvalues c, and with them all of the ball.
     """
 
-    vectors: NDArray  # V (r, r)
-    spread: NDArray  # of s Sigma (r,)
-    columns: NDArray  # R (r, k)
+    vectors: NDArray[np.float64]  # V (r, r)
+    spread: NDArray[np.float64]  # of s Sigma (r,)
+    columns: NDArray[np.float64]  # R (r, k)
     cost: float  # its trace
 
     @classmethod
     def cheapest(
         cls,
-        vectors: NDArray,
-        spread: NDArray,
-        moves: Sequence[tuple[NDArray, NDArray]],
+        vectors: NDArray[np.float64],
+        spread: NDArray[np.float64],
+        moves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
     ) -> _Cover:
         """The one with the best s, at least one, from several c (M,) with moves (r, M).
 
@@ -348,7 +365,7 @@ class _Cover:
         cost = float(size * total + squares[held] @ shares)
         return cls(vectors, size * spread, points[:, held] * np.sqrt(shares), cost)
 
-    def factor(self, floor: float) -> NDArray:
+    def factor(self, floor: float) -> NDArray[np.float64]:
         """A root (r, r), beside a floor one of orthogonal columns, none of them shorter."""
         inside = self.vectors.T @ self.columns
         if not floor:
@@ -365,14 +382,14 @@ class _Weighing:
     Points of little weight that an ellipsoid holds rest: only the ``active`` ones count.
     """
 
-    def __init__(self, balls: Sequence[NDArray], begun: Weights) -> None:
+    def __init__(self, balls: Sequence[NDArray[np.float64]], begun: Weights) -> None:
         self.logs = begun.points.copy()
         pairs = zip(balls, begun.balls, strict=True)
         self.balls = [_BallWeight(root, matrix) for root, matrix in pairs]
         self.active = np.arange(len(self.logs))
         self._step = np.zeros(len(self.logs))
 
-    def weighted(self, near: NDArray) -> NDArray:
+    def weighted(self, near: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return columns X with X X^T = K, for the active points and weights of sum one."""
         logs = self.logs[self.active]
         tops = [logs.max(initial=-np.inf), *(ball.values[-1] for ball in self.balls)]
@@ -384,12 +401,12 @@ class _Weighing:
             columns.append(ball.columns(each / every))
         return np.hstack(columns)
 
-    def choose(self, limits: NDArray) -> None:
+    def choose(self, limits: NDArray[np.float64]) -> None:
         """Go on with points that weigh, and those that stick out by their limits (M,)."""
         weighs = self.logs > self.logs.max(initial=-np.inf) + math.log(NEGLIGIBLE)
         self.active = np.flatnonzero(weighs | (limits > 1))
 
-    def scale(self, limits: NDArray) -> None:
+    def scale(self, limits: NDArray[np.float64]) -> None:
         """Scale the weights by powers of the limits of active points, with momentum."""
         active = self.active
         slope = np.log(np.maximum(limits, EPS))
@@ -403,13 +420,13 @@ class _Weighing:
 
 
 def rough_shape(
-    points: NDArray,
+    points: NDArray[np.float64],
     tol: float,
     *,
     floor: float = 0.0,
     enough: float | None = None,
     updates: int = 300,
-    balls: Sequence[NDArray] = (),
+    balls: Sequence[NDArray[np.float64]] = (),
     begun: Weights | None = None,
 ) -> Shape:
     """A covariance of nearly least trace with p^T Sigma^-1 p <= 1 for points (r, M).
@@ -478,7 +495,7 @@ def rough_shape(
     return replace(found, support=np.arange(count), weights=weights)
 
 
-def _around_ball(root: NDArray, floor: float) -> Shape:
+def _around_ball(root: NDArray[np.float64], floor: float) -> Shape:
     """The covariance of least trace that is at least E E^T, and ``floor``^2.
 
     No other one has a smaller variance along any eigenvector of E E^T.
@@ -494,7 +511,7 @@ def _around_ball(root: NDArray, floor: float) -> Shape:
 
 
 def rough_shape_over_time(
-    points: NDArray,
+    points: NDArray[np.float64],
     tol: float,
     *,
     period: int,
@@ -517,8 +534,8 @@ def rough_shape_over_time(
 
 
 def _weights_over_time(
-    points: NDArray, tol: float, period: int, floor: float
-) -> NDArray | None:
+    points: NDArray[np.float64], tol: float, period: int, floor: float
+) -> NDArray[np.float64] | None:
     """Weights (M,) from a search over some times, None where it would save nothing."""
     size, count = points.shape
     groups = count // period
@@ -547,7 +564,7 @@ def _weights_over_time(
     return spread.ravel()
 
 
-def _best_total(values: NDArray, floor: float) -> float:
+def _best_total(values: NDArray[np.float64], floor: float) -> float:
     """The sum of weights with the largest bound, from eigenvalues of their mean K.
 
     Its root solves sum of k / max(floor^2, root k^1/2) = 1. A sum with too many free
@@ -565,7 +582,7 @@ def _best_total(values: NDArray, floor: float) -> float:
     return 0.0
 
 
-def _bound_of_spread(values: NDArray, floor: float) -> float:
+def _bound_of_spread(values: NDArray[np.float64], floor: float) -> float:
     """The least sum of s + k / s, s >= floor^2, for values k, rounded down."""
     sizes = np.maximum(np.sqrt(values), floor**2)
     sizes = sizes[sizes > 0]
@@ -584,19 +601,19 @@ class _Iterate:
     ``index`` (s,) numbers the points among all.
     """
 
-    points: NDArray
-    cost: NDArray
-    basis: NDArray
-    inverse: NDArray
-    multiplier: NDArray
-    slack: NDArray
-    index: NDArray
+    points: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    basis: NDArray[np.float64]
+    inverse: NDArray[np.float64]
+    multiplier: NDArray[np.float64]
+    slack: NDArray[np.float64]
+    index: NDArray[np.intp]
 
-    def squares(self) -> NDArray:
+    def squares(self) -> NDArray[np.float64]:
         """Squared norms |q_i|^2 = p_i^T Sigma^{-1} p_i."""
         return np.einsum("ij,ij->j", self.points, self.points)
 
-    def ceiling(self) -> NDArray:
+    def ceiling(self) -> NDArray[np.float64]:
         """Upper bounds 1 / (q_i^T W^{-1} q_i) on the multipliers, their natural scale.
 
         They follow from lam_i q_i q_i^T <= W.
@@ -631,7 +648,7 @@ class _Iterate:
         backward = (vectors * spread) / root[:, None]
         self.move(forward, backward)
 
-    def move(self, forward: NDArray, backward: NDArray) -> None:
+    def move(self, forward: NDArray[np.float64], backward: NDArray[np.float64]) -> None:
         """Change coordinates by q -> forward q, where backward = forward^{-1}."""
         self.points = forward @ self.points
         self.inverse = forward @ self.inverse
@@ -654,7 +671,9 @@ class _Iterate:
         self.multiplier = np.maximum(self.multiplier, least * self.ceiling())
         self.balance()
 
-    def add(self, points: NDArray, index: NDArray, least: float) -> None:
+    def add(
+        self, points: NDArray[np.float64], index: NDArray[np.intp], least: float
+    ) -> None:
         """Add working points to those chosen among all (r, M)."""
         if not len(index):
             return
@@ -664,7 +683,9 @@ class _Iterate:
         self.recentre(least)
 
 
-def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+def _search(
+    points: NDArray[np.float64], weight_factor: NDArray[np.float64], tol: float
+) -> _Iterate:
     """Working points, and the solution up to rounding."""
     it = _start(points, weight_factor, tol)
     finest = tol / 8
@@ -683,7 +704,7 @@ def _search(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     return it
 
 
-def _narrow(points: NDArray) -> UncertifiableError:
+def _narrow(points: NDArray[np.float64]) -> UncertifiableError:
     size, count = points.shape
     return UncertifiableError(
         f"hidden moves: expected some in each of {size} dimensions, got {count} that "
@@ -692,7 +713,9 @@ def _narrow(points: NDArray) -> UncertifiableError:
     )
 
 
-def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
+def _whitening(
+    points: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lower triangular T with the rows of T^{-1} points orthonormal, and its inverse."""
     size, count = points.shape
     if count < size:
@@ -710,7 +733,9 @@ def _whitening(points: NDArray) -> tuple[NDArray, NDArray]:
     return lower, inverse
 
 
-def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
+def _start(
+    points: NDArray[np.float64], weight_factor: NDArray[np.float64], tol: float
+) -> _Iterate:
     """A first working set, with multipliers from one multiplicative update."""
     size = len(points)
     lower, inverse = _whitening(points)
@@ -736,7 +761,9 @@ def _start(points: NDArray, weight_factor: NDArray, tol: float) -> _Iterate:
     return it
 
 
-def _first_points(inverse: NDArray, points: NDArray) -> NDArray:
+def _first_points(
+    inverse: NDArray[np.float64], points: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """Indices of points that stick out most, and of some that span; none is zero."""
     size, count = points.shape
     inside = inverse @ points
@@ -751,7 +778,7 @@ def _first_points(inverse: NDArray, points: NDArray) -> NDArray:
     return chosen[squares[chosen] > 0]
 
 
-def _spanning(rest: NDArray) -> list[int]:
+def _spanning(rest: NDArray[np.float64]) -> list[int]:
     """Indices of r columns that span, each the farthest from the span of those before.
 
     It takes what lies in that span off the columns (r, M).
@@ -767,14 +794,16 @@ def _spanning(rest: NDArray) -> list[int]:
     return chosen
 
 
-def _farthest(points: NDArray) -> tuple[int, NDArray]:
+def _farthest(points: NDArray[np.float64]) -> tuple[int, NDArray[np.float64]]:
     """Which of some points is the farthest from zero, and its direction."""
     squares = np.einsum("ij,ij->j", points, points)
     farthest = int(squares.argmax())
     return farthest, points[:, farthest] / np.sqrt(squares[farthest])
 
 
-def _squares(inverse: NDArray, points: NDArray) -> NDArray:
+def _squares(
+    inverse: NDArray[np.float64], points: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """|inverse p_i|^2 for every point, in chunks."""
     count = points.shape[1]
     squares = np.empty(count)
@@ -785,8 +814,8 @@ def _squares(inverse: NDArray, points: NDArray) -> NDArray:
 
 
 def _worst_of_each_direction(
-    it: _Iterate, points: NDArray, squares: NDArray
-) -> NDArray:
+    it: _Iterate, points: NDArray[np.float64], squares: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """Indices of points that stick out, the farthest of each direction."""
     size = len(points)
     squares[it.index] = 0.0
@@ -847,12 +876,14 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     lam = it.multiplier
     slack = it.slack
     ceiling = it.ceiling()
-    mean = np.mean(slack * lam / ceiling)
+    mean = float(np.mean(slack * lam / ceiling))
     residual = 1 - it.squares() - slack
     root = np.sqrt(lam)
     lower = _factorise(_newton_matrix(it))
 
-    def direction(target: NDArray) -> tuple[NDArray, NDArray]:
+    def direction(
+        target: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         right = target / lam - (slack + residual)
         d_lam = root * lapack.dpotrs(lower, root * right, lower=1)[0]
         return target / lam - slack * (1 + d_lam / lam), d_lam
@@ -862,7 +893,7 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     across = _step_length(lam, d_lam, 1.0)
     next_slack = slack + along * d_slack
     next_lam = lam + across * d_lam
-    predicted = np.mean(next_slack * next_lam / ceiling)
+    predicted = float(np.mean(next_slack * next_lam / ceiling))
     share = min(1.0, max(predicted, 0.0) / mean)
     least = 0.01 * tol * it.cost.sum() / ceiling.sum()
     centre = max(mean * share**3, least)
@@ -876,12 +907,14 @@ def _step(it: _Iterate, tol: float, gap: float) -> None:
     it.balance()
 
 
-def _step_length(value: NDArray, change: NDArray, fraction: float) -> float:
+def _step_length(
+    value: NDArray[np.float64], change: NDArray[np.float64], fraction: float
+) -> float:
     """Largest step up to 1 that leaves at least 1 - `fraction` of every positive value."""
     return min(1.0, fraction / max((-change / value).max(), fraction))
 
 
-def _newton_matrix(it: _Iterate) -> NDArray:
+def _newton_matrix(it: _Iterate) -> NDArray[np.float64]:
     """diag(slack) + D H D, D = diag(lam)^{1/2}, with H minus the Hessian.
 
     H_ij = sum_ab q_ia q_ib q_ja q_jb / (w_a + w_b).
@@ -895,7 +928,9 @@ def _newton_matrix(it: _Iterate) -> NDArray:
     return matrix
 
 
-def _grams_of_factors(points: NDArray, cost: NDArray) -> Iterator[NDArray]:
+def _grams_of_factors(
+    points: NDArray[np.float64], cost: NDArray[np.float64]
+) -> Iterator[NDArray[np.float64]]:
     """Matrices whose squares, entry by entry, add up to the sum over a and b.
 
     BLAS computes one triangle only, half of the product.
@@ -910,7 +945,9 @@ def _grams_of_factors(points: NDArray, cost: NDArray) -> Iterator[NDArray]:
         yield gram.T
 
 
-def _grams_of_decays(points: NDArray, cost: NDArray) -> Iterator[NDArray]:
+def _grams_of_decays(
+    points: NDArray[np.float64], cost: NDArray[np.float64]
+) -> Iterator[NDArray[np.float64]]:
     """`_grams_of_factors` from 1 / (w_a + w_b) = int exp(-(w_a + w_b) s) ds.
 
     A sum over log s, in steps of one, misses some thousandths. In a step few rows are
@@ -937,7 +974,7 @@ def _grams_of_decays(points: NDArray, cost: NDArray) -> Iterator[NDArray]:
         yield gram.T
 
 
-def _cauchy_factors(cost: NDArray) -> NDArray:
+def _cauchy_factors(cost: NDArray[np.float64]) -> NDArray[np.float64]:
     """Vectors f_k with sum_k f_k f_k^T = 1 / (w_a + w_b), few of them."""
     root = np.sqrt(cost)
     kernel = 2 * np.outer(root, root) / (cost[:, None] + cost)
@@ -947,7 +984,7 @@ def _cauchy_factors(cost: NDArray) -> NDArray:
     return factors.T / np.sqrt(2 * cost)
 
 
-def _factorise(matrix: NDArray) -> NDArray:
+def _factorise(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Lower Cholesky factor of a positive semidefinite matrix, with the least ridge."""
     size = len(matrix)
     scale = matrix.trace() / size
@@ -969,7 +1006,9 @@ def _factorise(matrix: NDArray) -> NDArray:
 # is twice the textbook constant r u / (1 - r u).
 
 
-def _certify(points: NDArray, weight_factor: NDArray, it: _Iterate) -> Shape:
+def _certify(
+    points: NDArray[np.float64], weight_factor: NDArray[np.float64], it: _Iterate
+) -> Shape:
     """The result, with every bound rounded outwards and checked on all points."""
     factor = certified_factor(points, it.basis)
     squares = it.squares()
@@ -1000,7 +1039,9 @@ def gamma(operations: int) -> float:
     return (operations + 4) * EPS
 
 
-def row_permuted_triangle(basis: NDArray) -> tuple[NDArray, NDArray]:
+def row_permuted_triangle(
+    basis: NDArray[np.float64],
+) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
     """An order and L, lower triangular of positive diagonal, with L L^T = basis basis^T.
 
     The rows of basis are taken in that order. Column pivoting sorts them by what each
@@ -1012,7 +1053,7 @@ def row_permuted_triangle(basis: NDArray) -> tuple[NDArray, NDArray]:
     return order, (upper * signs[:, None]).T
 
 
-def solution_error(lower: NDArray) -> NDArray:
+def solution_error(lower: NDArray[np.float64]) -> NDArray[np.float64]:
     """E, nonnegative (r, r), with |x - S^{-1} p| <= E |x| for the computed x of S x = p."""
     size = len(lower)
     inverse, info = lapack.dtrtri(lower, lower=1)
@@ -1035,7 +1076,9 @@ def solution_error(lower: NDArray) -> NDArray:
     return blas.dtrsm(1.0, np.eye(size) - residual, error, lower=1) * (1 + 1e-6)
 
 
-def certified_factor(points: NDArray, basis: NDArray) -> NDArray:
+def certified_factor(
+    points: NDArray[np.float64], basis: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """S with S S^T close to basis basis^T, and ||S^{-1} p||_2 <= 1 for every point.
 
     It is enlarged by the largest norm within the errors of the computed coordinates.
@@ -1060,7 +1103,9 @@ def certified_factor(points: NDArray, basis: NDArray) -> NDArray:
     return factor
 
 
-def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
+def cost_above(
+    weight_factor: NDArray[np.float64], factor: NDArray[np.float64]
+) -> float:
     """||L^T S||_F^2 = tr(W S S^T), rounded up."""
     product = weight_factor.T @ factor
     terms = np.abs(weight_factor.T) @ np.abs(factor)
@@ -1071,7 +1116,11 @@ def cost_above(weight_factor: NDArray, factor: NDArray) -> float:
     return float(cost * (1 + rounding))
 
 
-def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> float:
+def cost_below(
+    weight_factor: NDArray[np.float64],
+    points: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> float:
     """||A||_*^2 for A = L^T P diag(sqrt(w)), rounded down.
 
     It is at least <Y, A>^2 / ||Y||_2^2 for any Y, here one close to the polar factor.
@@ -1096,7 +1145,7 @@ def cost_below(weight_factor: NDArray, points: NDArray, weights: NDArray) -> flo
     return float(bound / total * (1 - 16 * EPS))
 
 
-def _norm_squared(rows: NDArray) -> float:
+def _norm_squared(rows: NDArray[np.float64]) -> float:
     """Upper bound of the squared spectral norm of a matrix with nearly orthonormal rows."""
     gram = rows @ rows.T
     _, width = rows.shape

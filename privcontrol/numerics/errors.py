@@ -49,7 +49,9 @@ class NotRealizableError(PrivacyError):
     [0. 1.]
     """
 
-    def __init__(self, message: str, direction: NDArray | None = None) -> None:
+    def __init__(
+        self, message: str, direction: NDArray[np.float64] | None = None
+    ) -> None:
         super().__init__(message)
         self.direction = direction
 

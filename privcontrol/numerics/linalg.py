@@ -23,7 +23,11 @@ EPS = np.finfo(float).eps
 ONE_THREAD = 2**18
 
 
-def product(left: NDArray, right: NDArray, out: NDArray | None = None) -> NDArray:
+def product(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    out: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
     """Return ``left @ right`` in bits that do not depend on the threads of BLAS.
 
     Each is a matrix or a stack of them.
@@ -99,7 +103,7 @@ class _OneThread(ContextDecorator):
 one_thread = _OneThread()
 
 
-def consecutive(index: NDArray) -> NDArray | slice:
+def consecutive(index: NDArray[np.intp]) -> NDArray[np.intp] | slice:
     """Return the slice that indices one after the other are, which copies nothing."""
     if not len(index) or index[-1] - index[0] != len(index) - 1:
         return index
@@ -157,7 +161,7 @@ def smallest(
     return high
 
 
-def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
+def column_norms(matrix: NDArray[np.float64], norm: float = 2) -> NDArray[np.float64]:
     """Return the norms (M,) of columns, even where a square leaves the doubles."""
     with np.errstate(over="ignore"):
         sizes = np.linalg.norm(matrix, ord=norm, axis=0)
@@ -170,17 +174,19 @@ def column_norms(matrix: NDArray, norm: float = 2) -> NDArray:
     return sizes
 
 
-def nonzero(sizes: NDArray) -> NDArray:
+def nonzero(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return sizes to divide by, one in the place of zero."""
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def largest_later(values: NDArray) -> NDArray:
+def largest_later(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest value at each place (T,) or later."""
     return np.maximum.accumulate(values[::-1])[::-1]
 
 
-def rank_tolerance(matrix: NDArray, singular_values: NDArray) -> float:
+def rank_tolerance(
+    matrix: NDArray[np.float64], singular_values: NDArray[np.float64]
+) -> float:
     """Return the largest singular value that round-off makes of zero."""
     largest = np.max(singular_values, initial=0.0)
     return 8 * EPS * max(matrix.shape) * largest

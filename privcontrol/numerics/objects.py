@@ -80,7 +80,7 @@ def freeze_arrays(record: DataclassInstance) -> None:
             object.__setattr__(record, field.name, value)
 
 
-def array_identity(array: NDArray) -> tuple[tuple[int, ...], bytes]:
+def array_identity(array: NDArray[Any]) -> tuple[tuple[int, ...], bytes]:
     """The shape and bytes of an array, with zeros of one sign."""
     return array.shape, (np.ascontiguousarray(array) + 0.0).tobytes()
 

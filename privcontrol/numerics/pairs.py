@@ -45,12 +45,12 @@ class Pairs:
     An error is zero only if the pair is exact, and inf if nothing is known.
     """
 
-    high: NDArray
-    low: NDArray
-    error: NDArray
+    high: NDArray[np.float64]
+    low: NDArray[np.float64]
+    error: NDArray[np.float64]
 
     @classmethod
-    def exact(cls, values: NDArray) -> Pairs:
+    def exact(cls, values: NDArray[np.float64]) -> Pairs:
         """Return doubles as they are."""
         none = np.zeros_like(values)
         return cls(values, none, none)
@@ -75,12 +75,12 @@ class Pairs:
         return bool(fits.all())
 
     @cached_property
-    def sizes(self) -> NDArray:
+    def sizes(self) -> NDArray[np.float64]:
         """|high|."""
         return np.abs(self.high)
 
     @cached_property
-    def halves(self) -> tuple[NDArray, NDArray]:
+    def halves(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The halves of ``high`` of `_split`."""
         return _split(self.high)
 
@@ -88,18 +88,18 @@ class Pairs:
         """Return some columns."""
         return Pairs(self.high[:, chosen], self.low[:, chosen], self.error[:, chosen])
 
-    def rows(self, chosen: NDArray | slice) -> Pairs:
+    def rows(self, chosen: NDArray[np.intp] | slice) -> Pairs:
         """Return some rows."""
         return Pairs(self.high[chosen], self.low[chosen], self.error[chosen])
 
-    def upper(self) -> NDArray:
+    def upper(self) -> NDArray[np.float64]:
         """Return doubles (m, k) that no absolute value exceeds."""
         sizes = np.abs(self.high)
         beyond = np.copysign(1.0, self.high) * self.low + self.error
         total = sizes + beyond * (1 + 2 * EPS)
         return np.where(beyond <= 0, sizes, round_up(total))
 
-    def scaled(self, scales: NDArray) -> Pairs:
+    def scaled(self, scales: NDArray[np.float64]) -> Pairs:
         """Return the columns, each times a double, given (k,)."""
         if (scales == 1).all():
             return self
@@ -139,7 +139,7 @@ class Pairs:
             high = total
         return _joined(high, low, self._error_with(other))
 
-    def _error_with(self, other: Pairs) -> NDArray:
+    def _error_with(self, other: Pairs) -> NDArray[np.float64]:
         """Return bounds of the errors of the product with another one, of moderate sizes."""
         own = 4 * (len(other.high) + 4) ** 2 * _TWICE_ROUNDED * self.sizes + self.error
         error = (own * _ABOVE) @ other.sizes
@@ -147,8 +147,8 @@ class Pairs:
         return _as_error(error)
 
     def read_product(
-        self, other: Pairs, read: Callable[[Pairs], NDArray]
-    ) -> tuple[NDArray, NDArray]:
+        self, other: Pairs, read: Callable[[Pairs], NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what is read of each entry of a product, and bounds of their errors."""
         shape = (len(self.high), other.high.shape[1])
         found, error = np.empty(shape), np.empty(shape)
@@ -157,7 +157,7 @@ class Pairs:
             found[where], error[where] = read(piece), piece.error
         return found, error
 
-    def nearest_to_product(self, other: Pairs) -> NDArray | None:
+    def nearest_to_product(self, other: Pairs) -> NDArray[np.float64] | None:
         """Return the doubles nearest to a product, None where it does not tell them all."""
         nearest = np.empty((len(self.high), other.high.shape[1]))
         for where, left, right in self._pieces(other):
@@ -199,14 +199,16 @@ def _unknown(shape: tuple[int, ...]) -> Pairs:
     return Pairs(np.zeros(shape), np.zeros(shape), np.full(shape, np.inf))
 
 
-def _as_error(error: NDArray) -> NDArray:
+def _as_error(error: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return bounds that are zero or large enough for products of them."""
     if error.min(initial=np.inf) >= _LEAST_ERROR:
         return error
     return np.where(error > 0, np.maximum(error, _LEAST_ERROR), error)
 
 
-def _split(values: NDArray) -> tuple[NDArray, NDArray]:
+def _split(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two halves of doubles, whose products with other halves are exact (Dekker)."""
     large = (2.0**27 + 1) * values
     upper = large - (large - values)
@@ -214,8 +216,10 @@ def _split(values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _lost(
-    left: tuple[NDArray, NDArray], right: tuple[NDArray, NDArray], product: NDArray
-) -> NDArray:
+    left: tuple[NDArray[np.float64], NDArray[np.float64]],
+    right: tuple[NDArray[np.float64], NDArray[np.float64]],
+    product: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Return a product of numbers in halves less the rounded one, exactly."""
     rest = left[0] * right[0]
     rest -= product
@@ -225,7 +229,9 @@ def _lost(
     return rest
 
 
-def _lost_in_sum(left: NDArray, right: NDArray, total: NDArray) -> NDArray:
+def _lost_in_sum(
+    left: NDArray[np.float64], right: NDArray[np.float64], total: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return left plus right less their rounded sum, exactly (Knuth)."""
     part = total - left
     rest = total - part
@@ -234,7 +240,9 @@ def _lost_in_sum(left: NDArray, right: NDArray, total: NDArray) -> NDArray:
     return rest
 
 
-def _joined(high: NDArray, low: NDArray, error: NDArray) -> Pairs:
+def _joined(
+    high: NDArray[np.float64], low: NDArray[np.float64], error: NDArray[np.float64]
+) -> Pairs:
     """Return pairs of high + low, with the nearest double first."""
     total = high + low
     return Pairs(total, _lost_in_sum(high, low, total), error)

@@ -111,7 +111,7 @@ def _(value: np.integer) -> int:
 
 
 @encode.register(np.ndarray)
-def _(value: NDArray) -> dict[str, Any]:
+def _(value: NDArray[np.float64]) -> dict[str, Any]:
     numbers = [number.hex() for number in value.ravel().astype(float).tolist()]
     return {"shape": list(value.shape), "floats": numbers}
 

@@ -21,6 +21,7 @@ from functools import reduce
 from numbers import Real
 from typing import Any, Unpack
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..numerics.checks import (
@@ -1132,7 +1133,7 @@ class AnyShapeGuarantee(PrivacyGuarantee):
         Signs of the change that shows most, sample by sample, None where none is known.
     """
 
-    worst: NDArray | None = field(default=None, compare=False, repr=False)
+    worst: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
 
 def released(guarantee: PrivacyGuarantee, manner: str) -> PrivacyGuarantee:

@@ -47,7 +47,7 @@ class BoundedLoss(Protocol):
     def gdp(self) -> float:
         """mu of this coordinate alone."""
 
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         """Return delta at these levels of epsilon, at least zero."""
 
 
@@ -139,7 +139,7 @@ def _group_gdp(group: tuple[Counted, ...]) -> float:
     return smallest(holds, 0.0, alone, tolerance=PRECISION, limit=alone)
 
 
-def _curve(group: Sequence[Counted]) -> tuple[NDArray, NDArray]:
+def _curve(group: Sequence[Counted]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return levels from 0 to the largest loss, and a delta of the group at each.
 
     Between two levels delta is at most linear in e^epsilon, in which it is convex.
@@ -162,7 +162,7 @@ def _curve(group: Sequence[Counted]) -> tuple[NDArray, NDArray]:
     return levels[chosen], deltas[chosen] * (1 + ROUNDED)
 
 
-def _on_grid(one: BoundedLoss, step: float) -> NDArray:
+def _on_grid(one: BoundedLoss, step: float) -> NDArray[np.float64]:
     """Return masses (2 k + 1,) of the smaller law at losses -k step, ..., k step.
 
     The curve of these masses is linear in e^epsilon between the grid's points, where it is
@@ -181,7 +181,9 @@ def _on_grid(one: BoundedLoss, step: float) -> NDArray:
     return np.maximum(masses, 0.0)
 
 
-def _is_below_gaussian(levels: NDArray, deltas: NDArray, mu: float) -> bool:
+def _is_below_gaussian(
+    levels: NDArray[np.float64], deltas: NDArray[np.float64], mu: float
+) -> bool:
     """Return whether a curve that is convex in e^epsilon is below that of mu-GDP.
 
     So is the Gaussian curve convex, with the slope -Phi(-epsilon / mu - mu / 2), and

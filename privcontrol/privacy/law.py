@@ -47,7 +47,9 @@ class Law(ABC):
         """Variance of one entry."""
 
     @abstractmethod
-    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         """Draw entries of a ``shape`` from the generator ``rng``.
 
         The last axis is that of entries with a joint law.
@@ -56,14 +58,18 @@ class Law(ABC):
     # -- tails -------------------------------------------------------------------------
 
     @abstractmethod
-    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+    def shares(
+        self, tails: NDArray[np.float64], count: int
+    ) -> tuple[NDArray[np.float64], float]:
         """Return shares k of the variance that are exceeded with probabilities ``tails``.
 
         Given k, ``count`` entries are Gaussian numbers of at most k times the variance.
         The law is at most so many times, the second number, as likely as that mixture.
         """
 
-    def _mixture(self, tail: float, count: int) -> tuple[NDArray, NDArray]:
+    def _mixture(
+        self, tail: float, count: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return shares, the last one infinite, with probabilities that bound the law's."""
         last = 1e-4 * tail
         cells = math.ceil(_CELLS * math.log(1 / last))
@@ -81,12 +87,14 @@ class Law(ABC):
         shares, masses = self._mixture(tail, count)
         roots = np.sqrt(np.maximum(shares, 1.0))
 
-        def chance(sizes: NDArray) -> NDArray:
+        def chance(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
             return 2 * scipy.special.ndtr(-sizes[:, None] / roots) @ masses
 
         return float(_least_sizes(chance, np.array([tail]))[0])
 
-    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+    def radii(
+        self, tails: NDArray[np.float64], count: int, *, alone: bool
+    ) -> NDArray[np.float64]:
         """Return c with P(|F^-1/2 v| > c) <= each of the ``tails``, rounded up.
 
         v is the vector (count,) of entries of variance one, plus independent Gaussian
@@ -96,7 +104,7 @@ class Law(ABC):
         if not alone:
             shares = np.maximum(shares, 1.0)
 
-        def chance(sizes: NDArray) -> NDArray:
+        def chance(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
             return _beyond(sizes[:, None] ** 2 / shares, count) @ masses
 
         return _least_sizes(chance, tails)
@@ -109,17 +117,23 @@ class GaussianLaw(Law):
     name = "gaussian"
     unit_variance = 1.0
 
-    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         """Draw entries of a ``shape`` from the generator ``rng``."""
         return rng.standard_normal(shape)
 
-    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+    def shares(
+        self, tails: NDArray[np.float64], count: int
+    ) -> tuple[NDArray[np.float64], float]:
         return np.ones(len(tails)), 1.0
 
     def multiple(self, tail: float, count: int) -> float:
         return -float(scipy.special.ndtri(tail / 2))
 
-    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+    def radii(
+        self, tails: NDArray[np.float64], count: int, *, alone: bool
+    ) -> NDArray[np.float64]:
         return np.sqrt(scipy.special.chdtri(count, tails))
 
 
@@ -130,11 +144,15 @@ class LaplaceLaw(Law):
     name = "laplace"
     unit_variance = 2.0
 
-    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         """Draw entries of a ``shape`` from the generator ``rng``."""
         return rng.laplace(size=shape)
 
-    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+    def shares(
+        self, tails: NDArray[np.float64], count: int
+    ) -> tuple[NDArray[np.float64], float]:
         # the largest of as many exponential numbers: 1 - (1 - e^-k)^count = tail
         each = -np.expm1(np.log1p(-tails) / count)
         return -np.log(each), 1.0
@@ -146,7 +164,7 @@ class LaplaceLaw(Law):
         generating function, 1 / (1 - s^2/2), since -log(1 - x) is convex and 0 at 0.
         """
 
-        def chance(sizes: NDArray) -> NDArray:
+        def chance(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
             s = (np.sqrt(1 + 2 * sizes**2) - 1) / sizes
             return 2 * np.exp(-s * sizes - np.log1p(-(s**2) / 2))
 
@@ -183,7 +201,9 @@ class BallLaw(Law):
         r = self.dimension
         return (r + 1) * float(scipy.special.gammainc(r + 2, self.bound)) / self.kept
 
-    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         if not shape[-1]:  # nothing is drawn
             return np.zeros(shape)
         if len(shape) == 1:
@@ -196,17 +216,21 @@ class BallLaw(Law):
             beyond = beyond[left]
         return eta
 
-    def _unbounded(self, rng: np.random.Generator, count: int) -> NDArray:
+    def _unbounded(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         r = self.dimension
         lengths = np.sqrt(rng.chisquare(r + 1, size=count))
         return rng.standard_normal((count, r)) * lengths[:, None]
 
-    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+    def shares(
+        self, tails: NDArray[np.float64], count: int
+    ) -> tuple[NDArray[np.float64], float]:
         # what is within the bound is at most 1 / kept times as likely as without it
         lengths = scipy.special.chdtri(self.dimension + 1, tails)
         return lengths / self.unit_variance, 1 / self.kept
 
-    def radii(self, tails: NDArray, count: int, *, alone: bool) -> NDArray:
+    def radii(
+        self, tails: NDArray[np.float64], count: int, *, alone: bool
+    ) -> NDArray[np.float64]:
         """Return c as `Law.radii` does, never more than where all entries are the largest.
 
         |F^-1/2 v| is at most |eta| plus the length of Gaussian numbers of less than the
@@ -238,21 +262,25 @@ class BlockLaw(Law):
         ends = list(accumulate(self.sizes))
         return tuple(map(slice, [0, *ends[:-1]], ends))
 
-    def standard(self, rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray:
+    def standard(
+        self, rng: np.random.Generator, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
         """Draw entries of a ``shape`` from the generator ``rng``."""
         drawn = []
         for size, unit in zip(self.sizes, self.units, strict=True):
             drawn.append(unit * BallLaw(size).standard(rng, (*shape[:-1], size)))
         return np.concatenate(drawn, axis=-1)
 
-    def lengths(self, entries: NDArray) -> NDArray:
+    def lengths(self, entries: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the lengths (blocks, M) of blocks of entries (r, M), before their unit."""
         found = []
         for block, unit in zip(self.blocks, self.units, strict=True):
             found.append(column_norms(entries[block]) / unit)
         return np.array(found)
 
-    def shares(self, tails: NDArray, count: int) -> tuple[NDArray, float]:
+    def shares(
+        self, tails: NDArray[np.float64], count: int
+    ) -> tuple[NDArray[np.float64], float]:
         # one of the blocks exceeds its share with at most the sum of their tails
         each = tails / len(self.sizes)
         found = [
@@ -262,7 +290,7 @@ class BlockLaw(Law):
         return np.max(found, axis=0), 1.0
 
 
-def _beyond(squares: NDArray, count: int) -> NDArray:
+def _beyond(squares: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Return P(|g|^2 > each of the ``squares``) of ``count`` standard normal numbers.
 
     Of one and two in closed form, which takes a tenth of the time.
@@ -274,7 +302,10 @@ def _beyond(squares: NDArray, count: int) -> NDArray:
     return scipy.special.chdtrc(count, squares)
 
 
-def _least_sizes(chance: Callable[[NDArray], NDArray], tails: NDArray) -> NDArray:
+def _least_sizes(
+    chance: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    tails: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Return the least sizes whose chance is at most each tail, rounded up."""
 
     def at(size: float) -> float:

@@ -147,7 +147,7 @@ class _Program:
             [scipy.sparse.hstack([of_y, of_z]), scipy.sparse.csr_array(constant)]
         ).tocsr()
 
-    def _squares(self, offset: float) -> NDArray:
+    def _squares(self, offset: float) -> NDArray[np.float64]:
         """Return k^2 + 2 u k for each row."""
         squares = self.places**2 + 2 * offset * self.places
         return np.append(squares, [self.beyond, self.beyond]) / self.unit
@@ -183,7 +183,7 @@ class _Program:
         )
         return 0.0 if found.x is None else max(float(found.x[1]), 0.0) * self.unit
 
-    def tests(self, offset: float, price: float) -> NDArray:
+    def tests(self, offset: float, price: float) -> NDArray[np.float64]:
         """Return y before z for one lambda and offset, zeros where none are found."""
         rows = self._rows()
         first = scipy.sparse.csr_array(np.ones((rows.shape[0], 1)))
@@ -200,7 +200,9 @@ class _Program:
             return np.zeros(rows.shape[1])
         return np.clip(found.x[1:] * self.unit, 0.0, price)
 
-    def evaluated(self, offset: float, price: float, tests: NDArray) -> float:
+    def evaluated(
+        self, offset: float, price: float, tests: NDArray[np.float64]
+    ) -> float:
         """Return min k^2 + 2 u k + y_k - e^eps y_(k+1) + z_k - e^eps z_(k-1), from below."""
         y, z = tests.reshape(2, -1)
         k = self.places

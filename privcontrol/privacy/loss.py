@@ -150,7 +150,7 @@ class Coordinate(ABC):
         """Return the Renyi divergence of an order above 1."""
 
     @abstractmethod
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         """Return delta at these levels of epsilon."""
 
     @property
@@ -173,7 +173,7 @@ class GaussianShift(Coordinate):
     def rdp(self, order: float) -> float:
         return order * self.zcdp
 
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(kappa_upper(levels, self.size))
 
     @property
@@ -239,7 +239,7 @@ class LaplaceShift(_Bounded):
         moment = float(np.logaddexp(likely, unlikely)) + slack
         return min(moment / (order - 1), super().rdp(order))
 
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         # 1 - exp((epsilon - a)/2) (Balle, Barthe and Gaboardi 2018)
         missing = np.minimum(np.subtract(levels, self.size) / 2, 0.0)
         return np.abs(np.expm1(missing)) * (1 + 8 * EPS)
@@ -256,7 +256,7 @@ class Response(_Bounded):
     def zcdp(self) -> float:
         return self.size * self.size / 2
 
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         missing = np.minimum(np.subtract(levels, self.size), 0.0)
         odds = 1 + math.exp(-self.size)
         return np.abs(np.expm1(missing)) / odds * (1 + 8 * EPS)
@@ -337,7 +337,7 @@ class RadialShift(_Bounded):
             return most
         return min(ball_divergence(self.size, self.dimension, order), most)
 
-    def delta(self, levels: ArrayLike) -> NDArray:
+    def delta(self, levels: ArrayLike) -> NDArray[np.float64]:
         most = self._above.delta(levels)
         if not self.is_resolved:
             return most
@@ -492,7 +492,7 @@ class Product(Saved):
         return bool((its_sizes <= levels[places] + allowed).all())
 
     @property
-    def _table(self) -> NDArray:
+    def _table(self) -> NDArray[np.float64]:
         """The Laplace shifts and their counts (2, k), largest first."""
         return np.array(sorted(self.shifts, reverse=True), float).reshape(-1, 2).T
 
@@ -873,7 +873,7 @@ class PrivacyLoss(Saved):
         """
         columns = real_array(sizes, "sizes", ndim=2).T
         left = np.unique(columns, axis=0)[::-1]
-        kept: list[NDArray] = []
+        kept: list[NDArray[np.float64]] = []
         # a block that moves less is a post-processing of one that moves more
         while left.size and len(kept) < _EVALUATED:
             worst = left[left.sum(axis=1).argmax()]
@@ -995,7 +995,7 @@ class PrivacyLoss(Saved):
         return self._worst(positive_number(epsilon, "epsilon", zero=True), 0.0)
 
     @cached_property
-    def _pairs(self) -> tuple[NDArray, NDArray]:
+    def _pairs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Many epsilons, and the delta of each of them.
 
         Where something may fail, the last one leaves nothing but failures.
@@ -1067,7 +1067,7 @@ def one_coordinate(epsilon: float) -> PrivacyLoss:
     return PrivacyLoss((row,), ((),), (LAPLACE,), attained=False)
 
 
-def _row(shifts: NDArray) -> tuple[tuple[float, int], ...]:
+def _row(shifts: NDArray[np.float64]) -> tuple[tuple[float, int], ...]:
     """Return positive shifts with their counts, largest first."""
     return _merged((shift, 1) for shift in shifts[shifts > 0].tolist())
 
@@ -1160,12 +1160,12 @@ def _one_radial(
     return _merged([*shared.items(), *(((size, 1, math.inf), n) for size, n in others)])
 
 
-def _merged_moves(moves: Sequence[NDArray]) -> list[NDArray]:
+def _merged_moves(moves: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
     """Return fewer moves (blocks,), one of which each move does not exceed in any block.
 
     Moves come with decreasing sums, and none grows its own by more than a little.
     """
-    merged: list[NDArray] = []
+    merged: list[NDArray[np.float64]] = []
     most: list[float] = []
     for move in moves:
         for place, other in enumerate(merged):

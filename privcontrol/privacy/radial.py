@@ -39,7 +39,7 @@ _MOST_DIMENSIONS = 256
 
 
 @cache
-def rule() -> tuple[NDArray, NDArray]:
+def rule() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights of Gauss and Legendre on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return (nodes + 1) / 2, weights / 2
@@ -92,14 +92,14 @@ def _log_bessel(order: float, x: float) -> float:
     return float(x + gammaln(order) - math.log(2) + power + math.log(total))
 
 
-def ball_delta(levels: ArrayLike, size: float, dimension: int) -> NDArray:
+def ball_delta(levels: ArrayLike, size: float, dimension: int) -> NDArray[np.float64]:
     """Return delta at levels of the loss of moves by ``size``, rounded up.
 
     For what `is_resolved`; 0 where the loss does not reach the level.
     """
     wide, narrow = _weights(size, dimension)
 
-    def density(angles: NDArray) -> NDArray:
+    def density(angles: NDArray[np.float64]) -> NDArray[np.float64]:
         sines = np.sin(angles)
         return wide * sines ** (dimension - 2) + narrow * sines**dimension
 
@@ -107,8 +107,10 @@ def ball_delta(levels: ArrayLike, size: float, dimension: int) -> NDArray:
 
 
 def _expected_excess(
-    levels: ArrayLike, size: float, density: Callable[[NDArray], NDArray]
-) -> NDArray:
+    levels: ArrayLike,
+    size: float,
+    density: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> NDArray[np.float64]:
     """Integrate 1 - exp(level - v) over the losses v = s cos(angle) above levels.
 
     ``density`` is that of the angle, over exp((v - s)/2).
@@ -215,7 +217,7 @@ def chance_of(share: float, size: float, rounding: float = ROUNDED) -> float:
     return min(max(share * (1 + rounding), least), 1.0)
 
 
-def _below(cosines: NDArray, dimension: int) -> NDArray:
+def _below(cosines: NDArray[np.float64], dimension: int) -> NDArray[np.float64]:
     """Return the distribution function of one coordinate of a uniform direction."""
     half = (dimension - 1) / 2
     return np.asarray(betainc(half, half, (1 + cosines) / 2))
@@ -223,7 +225,7 @@ def _below(cosines: NDArray, dimension: int) -> NDArray:
 
 def truncated_delta(
     levels: ArrayLike, size: float, dimension: int, bound: float
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return delta at levels given that neither law excludes the value, rounded up.
 
     In one or two dimensions, with a ``bound`` R of at least the size.
@@ -236,7 +238,7 @@ def truncated_delta(
         shared = tail - math.expm1(-bound)
         return np.minimum(masses / shared * (1 + ROUNDED), 1.0)
 
-    def density(angles: NDArray) -> NDArray:
+    def density(angles: NDArray[np.float64]) -> NDArray[np.float64]:
         wide, narrow = _cut_moments(size, bound, np.cos(angles))
         return wide + narrow * np.sin(angles) ** 2
 
@@ -245,7 +247,9 @@ def truncated_delta(
     return np.minimum(masses / shared * (1 + ROUNDED), 1.0)
 
 
-def _cut_moments(size: float, bound: float, shares: NDArray) -> tuple[NDArray, NDArray]:
+def _cut_moments(
+    size: float, bound: float, shares: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what `_weights` does of two dimensions, within a radius, at h >= 0."""
     nodes, weights = rule()
     reach = np.arccosh((2 * bound - size * shares) / size)

@@ -373,7 +373,7 @@ def exact_data(
     *,
     counts: bool = False,
     rounds: bool = False,
-) -> tuple[list[Rational], NDArray]:
+) -> tuple[list[Rational], NDArray[np.float64]]:
     """Return private data as exact rationals in a flat list, and the doubles next to them.
 
     An entry of any type is a value: see `exact_numbers`. With a ``resolution`` (one
@@ -434,7 +434,7 @@ def on_steps(
 
 def exact_numbers(
     x: ArrayLike, name: str, *, whole: bool = False
-) -> tuple[list[Rational], NDArray]:
+) -> tuple[list[Rational], NDArray[np.float64]]:
     """Return numbers as exact rationals in a flat list, and the doubles next to them.
 
     24, 24.0, ``numpy.int64(24)`` and ``Fraction(24)`` are the same number. ``whole`` asks
@@ -527,12 +527,12 @@ def _readable(x: Any) -> Any:
 
 
 def exact_product(
-    matrix: NDArray | scipy.sparse.sparray, columns: RationalMatrix
+    matrix: NDArray[np.float64] | scipy.sparse.sparray, columns: RationalMatrix
 ) -> RationalMatrix:
     """Multiply a dense or sparse matrix of doubles with rationals, without rounding."""
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
-    if not isinstance(matrix, scipy.sparse.sparray | scipy.sparse.spmatrix):
+    if not scipy.sparse.issparse(matrix):
         raise TypeError(
             f"query: expected a matrix for an exact release, got {type(matrix).__name__}"
             ", whose products are rounded; pass a dense or sparse matrix, or pass rng= "
@@ -553,13 +553,13 @@ def exact_product(
 
 def exact_release(
     values: Sequence[Rational],
-    factor: NDArray | RationalMatrix,
+    factor: NDArray[np.floating] | RationalMatrix,
     family: str,
     *,
     grid: Step | Sequence[Step] | None = None,
     source: BitSource | Sequence[BitSource] = SYSTEM_BITS,
     eta: Sequence[StandardEntry] = (),
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Publish values + factor eta in real numbers, rounded once.
 
     The ``values`` (m,) are rationals. A ``factor`` (m,) represents a diagonal matrix. The
@@ -609,7 +609,9 @@ def settled(
             entries[k].refine()
 
 
-def on_grid(values: NDArray, grid: Step | Sequence[Step] | None) -> NDArray:
+def on_grid(
+    values: NDArray[np.float64], grid: Step | Sequence[Step] | None
+) -> NDArray[np.float64]:
     """Round values (.., m) of a simulation to multiples of a step."""
     if grid is None:
         return values
@@ -641,7 +643,7 @@ def noise_balls(
 
 
 def _sparse_rows(
-    factor: NDArray | RationalMatrix,
+    factor: NDArray[np.floating] | RationalMatrix,
 ) -> tuple[list[dict[int, Factor]], int]:
     """Return the nonzero entries of each row of a factor, and its number of columns."""
     if isinstance(factor, np.ndarray) and factor.ndim == 1:

@@ -110,7 +110,7 @@ class Correlations(Saved, ABC):
         return self.growth(spacing)
 
     @abstractmethod
-    def any_shape(self) -> tuple[float, NDArray]:
+    def any_shape(self) -> tuple[float, NDArray[np.float64]]:
         """Bound the shift of a change of any shape, relative to that of one level.
 
         The other value is the pattern (k,) of signs that shows most, as far as it is known.
@@ -134,7 +134,7 @@ class Deferred(Correlations):
     def promised(self, spacing: Spacing) -> float:
         return self.settled().promised(spacing)
 
-    def any_shape(self) -> tuple[float, NDArray]:
+    def any_shape(self) -> tuple[float, NDArray[np.float64]]:
         return self.settled().any_shape()
 
 
@@ -305,7 +305,9 @@ def growth_apart(spacing: Spacing, correlation: Callable[[int], float]) -> float
     return min(math.sqrt(square * (1 + 4 * ROUNDED)), float(count))
 
 
-def growth_of_run(sizes: NDArray, products: NDArray, spacing: Spacing) -> float:
+def growth_of_run(
+    sizes: NDArray[np.float64], products: NDArray[np.float64], spacing: Spacing
+) -> float:
     """Bound the shift of changes of a run from those of changes by their starts (T,).
 
     ``products`` (T,) bound what two changes share, for each lag and all later ones. Two
@@ -330,7 +332,7 @@ def growth_of_run(sizes: NDArray, products: NDArray, spacing: Spacing) -> float:
     return math.sqrt(min(largest, added**2) * (1 + 4 * ROUNDED))
 
 
-def _before(values: NDArray, separation: int) -> NDArray:
+def _before(values: NDArray[np.float64], separation: int) -> NDArray[np.float64]:
     """Return the largest value so many samples later or more, minus infinity for none."""
     found = np.full(len(values), -np.inf)
     found[:-separation] = largest_later(values)[separation:]

@@ -41,7 +41,7 @@ _LOOKED_AT = 1 << 16
 _AT_ONCE = 32
 
 
-def signs(count: int) -> NDArray:
+def signs(count: int) -> NDArray[np.float64]:
     """All rows (2^count, count) of -1 and 1."""
     return np.array(list(product((-1.0, 1.0), repeat=count)))
 
@@ -164,16 +164,20 @@ class _Box:
     says how far each entry moves the outputs at most.
     """
 
-    middle: NDArray
-    widths: NDArray
+    middle: NDArray[np.float64]
+    widths: NDArray[np.float64]
     attained: float
-    bounds: NDArray
-    own: NDArray
-    felt: NDArray
+    bounds: NDArray[np.float64]
+    own: NDArray[np.bool_]
+    felt: NDArray[np.float64]
 
     @classmethod
     def within(
-        cls, middle: NDArray, widths: NDArray, before: NDArray, lower: float = 0.0
+        cls,
+        middle: NDArray[np.float64],
+        widths: NDArray[np.float64],
+        before: NDArray[np.float64],
+        lower: float = 0.0,
     ) -> _Box:
         """Return a box within a larger one, whose bounds are ``before``.
 
@@ -250,8 +254,8 @@ class Whitening(ByContent):
     """
 
     unit: float = field(compare=False)
-    floor: NDArray
-    columns: NDArray
+    floor: NDArray[np.float64]
+    columns: NDArray[np.float64]
 
     @classmethod
     def of(cls, parts: Sequence[NoisePart], horizon: int) -> Whitening:
@@ -267,17 +271,17 @@ class Whitening(ByContent):
         return cls(unit, floor / unit, columns / floor[:, None])
 
     @cached_property
-    def _turned(self) -> tuple[NDArray, NDArray]:
+    def _turned(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         directions, sizes, _ = scipy.linalg.svd(self.columns, full_matrices=False)
         return directions, 1 / np.sqrt(1 + sizes**2)
 
     @property
-    def directions(self) -> NDArray:
+    def directions(self) -> NDArray[np.float64]:
         """Directions U (T p, k) of the other parts."""
         return self._turned[0]
 
     @property
-    def shrink(self) -> NDArray:
+    def shrink(self) -> NDArray[np.float64]:
         """What it makes of unit vectors along them."""
         return self._turned[1]
 
@@ -292,11 +296,11 @@ class Whitening(ByContent):
             "the sampled plants only"
         )
 
-    def in_units(self, columns: NDArray) -> NDArray:
+    def in_units(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Outputs (.., T p, M) in units of the floor, whose norms are at least y."""
         return columns / self.floor[:, None]
 
-    def apply(self, white: NDArray) -> NDArray:
+    def apply(self, white: NDArray[np.float64]) -> NDArray[np.float64]:
         """Columns whose norms are y, of outputs (.., T p, M) in units of the floor."""
         inside = self.directions.T @ white
         if len(self.shrink) == len(self.floor):  # norms do not depend on a rotation
@@ -356,7 +360,9 @@ def _bounded(moves: UncertainMoves, whitening: Whitening, box: _Box) -> _Box:
 # -- sizes of moves ----------------------------------------------------------------------
 
 
-def _sum_of_sizes(moves: UncertainMoves, slopes: NDArray) -> NDArray:
+def _sum_of_sizes(
+    moves: UncertainMoves, slopes: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Sums over slopes (k, T p, M) of the norms of each move, or of the ball's largest ones.
 
     The squares of these are eigenvalues of Gram matrices, rounded by less than each product.
@@ -369,7 +375,9 @@ def _sum_of_sizes(moves: UncertainMoves, slopes: NDArray) -> NDArray:
     return np.array([np.sqrt(largest.clip(0.0)).sum() * (1 + rounded)])
 
 
-def _worst_corner(moves: UncertainMoves, middle: NDArray, slopes: NDArray) -> NDArray:
+def _worst_corner(
+    moves: UncertainMoves, middle: NDArray[np.float64], slopes: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The largest of the sizes of middle + sum of +-slopes, all of shape (T p, M).
 
     Norms follow from inner products. The largest of all corners is at least the root of
@@ -387,7 +395,7 @@ def _worst_corner(moves: UncertainMoves, middle: NDArray, slopes: NDArray) -> ND
 
 
 @lru_cache(maxsize=16)
-def _places(moves: UncertainMoves) -> NDArray:
+def _places(moves: UncertainMoves) -> NDArray[np.intp]:
     """Where the outputs (T p, M) of moves stand in a flat response, -1 before a move."""
     outputs = np.arange(len(moves.matrix) - moves.order)
     directions = np.arange(moves.axes.shape[1])
@@ -398,14 +406,18 @@ def _places(moves: UncertainMoves) -> NDArray:
     return places.reshape(-1, moves.count)
 
 
-def outputs_of(moves: UncertainMoves, long: NDArray, counted: NDArray) -> NDArray:
+def outputs_of(
+    moves: UncertainMoves, long: NDArray[np.float64], counted: NDArray[np.intp]
+) -> NDArray[np.float64]:
     """Outputs (.., T p, k) of some moves, from responses at t = -back .. forward."""
     flat = long.reshape(*long.shape[:-3], -1)
     none = np.zeros((*flat.shape[:-1], 1))
     return np.append(flat, none, axis=-1).take(_places(moves)[:, counted], axis=-1)
 
 
-def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
+def _largest_norm(
+    middle: NDArray[np.float64], slopes: NDArray[np.float64], turns: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """The largest norm (1,) of middle + sum of +-slopes, all of shape (m, n).
 
     The turns that raise the norm to first order lead to a corner. No other one is worse if
@@ -440,7 +452,7 @@ def _largest_norm(middle: NDArray, slopes: NDArray, turns: NDArray) -> NDArray:
 @lru_cache(maxsize=512)  # a design asks again and again, for noise of other sizes
 def _expanded(
     moves: UncertainMoves, middle: tuple[float, ...], widths: tuple[float, ...]
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Responses (times, p, q) of moves about a point of a box, for t = -back .. forward.
 
     The first array bounds what the first order leaves out in the box. The second one
@@ -484,14 +496,16 @@ class _FreeMoves:
     ``outputs`` (times, p, k + q) within ``output_errors`` of C A^t and C A^t V.
     """
 
-    driven: NDArray
-    states: NDArray
-    outputs: NDArray
-    state_errors: NDArray
-    output_errors: NDArray
+    driven: NDArray[np.intp]
+    states: NDArray[np.float64]
+    outputs: NDArray[np.float64]
+    state_errors: NDArray[np.float64]
+    output_errors: NDArray[np.float64]
 
     @classmethod
-    def of(cls, moves: UncertainMoves, A: NDArray, C: NDArray) -> _FreeMoves:
+    def of(
+        cls, moves: UncertainMoves, A: NDArray[np.float64], C: NDArray[np.float64]
+    ) -> _FreeMoves:
         """Return them in doubles, or rounded from balls where these lose digits."""
         forward = moves.horizon - 1 - int(moves.times.min())
         if not moves.back:
@@ -515,7 +529,11 @@ class _FreeMoves:
 
     @classmethod
     def _ahead(
-        cls, moves: UncertainMoves, A: NDArray, C: NDArray, forward: int
+        cls,
+        moves: UncertainMoves,
+        A: NDArray[np.float64],
+        C: NDArray[np.float64],
+        forward: int,
     ) -> _FreeMoves:
         """Compute a future in doubles.
 
@@ -551,7 +569,9 @@ class _FreeMoves:
         return cls(driven, states, outputs, errors, output_errors)
 
 
-def _convolved(kernel: NDArray, signals: NDArray) -> NDArray:
+def _convolved(
+    kernel: NDArray[np.float64], signals: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Sums over s <= t of kernel (T, p) at t - s and signals (T, k, q) at s, (k, T, p, q)."""
     samples = np.arange(len(kernel))
     lags = samples[:, None] - samples
@@ -560,7 +580,9 @@ def _convolved(kernel: NDArray, signals: NDArray) -> NDArray:
     return np.moveaxis(np.tensordot(table, signals, axes=(1, 0)), 2, 0)
 
 
-def _left_out(moves: UncertainMoves, free: _FreeMoves, reach: NDArray) -> NDArray:
+def _left_out(
+    moves: UncertainMoves, free: _FreeMoves, reach: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bounds (times, p, q) of what the first order leaves out, for offsets within reach."""
     n = moves.order
     back = moves.back
@@ -582,8 +604,8 @@ def _left_out(moves: UncertainMoves, free: _FreeMoves, reach: NDArray) -> NDArra
 
 
 def _orders_of_inverse(
-    inverse: NDArray, spread: NDArray
-) -> tuple[NDArray, NDArray] | None:
+    inverse: NDArray[np.float64], spread: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """Bounds of the first and higher orders of A^-1, from |A^-1| and the half-widths of A.
 
     None if the half-widths are too large.
@@ -598,8 +620,12 @@ def _orders_of_inverse(
 
 
 def _higher_orders(
-    free: _FreeMoves, times: slice, first: NDArray, higher: NDArray, moved: NDArray
-) -> NDArray:
+    free: _FreeMoves,
+    times: slice,
+    first: NDArray[np.float64],
+    higher: NDArray[np.float64],
+    moved: NDArray[np.float64],
+) -> NDArray[np.float64]:
     """Bounds (T, p, q) of the second and higher orders of the responses of moves.
 
     The step S of one direction of time is known to within a first and a higher order

@@ -373,13 +373,13 @@ def identify_outputs(
 
 
 def _identified(
-    steps: Sequence[tuple[NDArray, NDArray]],
+    steps: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
     data: str,
     confidence: float,
     plant: Plant,
-    known: NDArray,
-    unknown: NDArray,
-    places: NDArray,
+    known: NDArray[np.float64],
+    unknown: NDArray[np.bool_],
+    places: NDArray[np.intp],
 ) -> IdentifiedPlant:
     """The plant whose [A B] holds the coefficients (p, k) at their places (2, p, k).
 
@@ -430,7 +430,7 @@ def _identified(
     return IdentifiedPlant(box, count, data)
 
 
-def _arx_places(p: int, m: int, order: int) -> NDArray:
+def _arx_places(p: int, m: int, order: int) -> NDArray[np.intp]:
     """Places (2, p, order (p + m)) of the coefficients in the observer form's [A B].
 
     For output i, lag k of output or input j enters row k p + i.
@@ -444,7 +444,9 @@ def _arx_places(p: int, m: int, order: int) -> NDArray:
     return np.array(places).T.reshape(2, p, -1)
 
 
-def _mask(given: ArrayLike | None, shape: tuple[int, int], name: str) -> NDArray:
+def _mask(
+    given: ArrayLike | None, shape: tuple[int, int], name: str
+) -> NDArray[np.bool_]:
     """Which entries are unknown; all of them by default."""
     if given is None:
         return np.ones(shape, dtype=bool)
@@ -472,7 +474,7 @@ def _runs(
     width: int | None,
     input_width: int | None,
     name: str,
-) -> list[tuple[NDArray, NDArray]]:
+) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Runs as pairs of signals (p, T) and inputs (m, T)."""
     each = signals if isinstance(signals, (list, tuple)) else [signals]
     if not len(each):
@@ -513,7 +515,7 @@ def _runs(
     return runs
 
 
-def _lacks(values: NDArray) -> bool:
+def _lacks(values: NDArray[np.float64]) -> bool:
     """Return whether an array has an entry that is no number."""
     return values.dtype.kind == "f" and bool(np.isnan(values).any())
 
@@ -584,7 +586,7 @@ def _is_time(column: object, name: object) -> bool:
     )
 
 
-def _moments(clock: object) -> NDArray:
+def _moments(clock: object) -> NDArray[np.float64]:
     """Return times, or numbers of rows, as floats; none where they are neither."""
     values = np.asarray(clock)
     if values.ndim != 1 or values.dtype.kind not in "mMiufO":
@@ -624,7 +626,9 @@ def _refuse_clock(table: pd.DataFrame, names: Sequence[str]) -> None:
             )
 
 
-def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
+def _arx_steps(
+    y: NDArray[np.float64], u: NDArray[np.float64], order: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Regressors [y(t-1) .. y(t-k), u(t-1) .. u(t-k)] and targets y(t), one row a step."""
     count = y.shape[1]
     if count <= order:
@@ -644,8 +648,8 @@ def _arx_steps(y: NDArray, u: NDArray, order: int) -> tuple[NDArray, NDArray]:
 
 
 def independent_intervals(
-    regressors: NDArray, targets: NDArray, miss: float
-) -> tuple[NDArray, NDArray]:
+    regressors: NDArray[np.float64], targets: NDArray[np.float64], miss: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Centres and half-widths (k,) if the regressors (N, k) are independent of the noise.
 
     They are those of least squares. Each ratio of an error to its estimated size has
@@ -664,8 +668,8 @@ def independent_intervals(
 
 
 def sequential_intervals(
-    regressors: NDArray, targets: NDArray, miss: float
-) -> tuple[NDArray, NDArray]:
+    regressors: NDArray[np.float64], targets: NDArray[np.float64], miss: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Centres and half-widths (k,) if regressors (N, k) come from earlier targets (N,).
 
     The columns w of `predictable_weights` have norm one, and each entry comes from what
@@ -693,7 +697,9 @@ def sequential_intervals(
     return centre / units, widths / units * (1 + CERTAIN)
 
 
-def predictable_weights(regressors: NDArray, first: int) -> NDArray:
+def predictable_weights(
+    regressors: NDArray[np.float64], first: int
+) -> NDArray[np.float64]:
     """Weights (N - first, k) for the samples from ``first`` on, with columns of norm one.
 
     Weights at a sample depend on the regressors (N, k) up to that sample alone. Column j
@@ -734,7 +740,10 @@ def predictable_weights(regressors: NDArray, first: int) -> NDArray:
 
 
 def energy_bound(
-    regressors: NDArray, targets: NDArray, first: int, miss: float
+    regressors: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    first: int,
+    miss: float,
 ) -> float:
     """A bound of the noise's energy from sample ``first`` on, wrong with ``miss`` at most.
 
@@ -763,7 +772,7 @@ def energy_bound(
     return rest / (2 * math.pi) * math.exp(exponent)
 
 
-def first_samples(regressors: NDArray) -> int:
+def first_samples(regressors: NDArray[np.float64]) -> int:
     """Count the samples at the start that give a first estimate.
 
     They are a twentieth, and enough of them to tell all parameters.
@@ -786,7 +795,7 @@ _TOO_LITTLE = (
 )
 
 
-def _tells(regressors: NDArray) -> bool:
+def _tells(regressors: NDArray[np.float64]) -> bool:
     """Return whether regressors (N, k) tell all parameters."""
     sizes = np.linalg.norm(regressors, axis=0)
     if not sizes.all():
@@ -794,7 +803,9 @@ def _tells(regressors: NDArray) -> bool:
     return bool(np.linalg.cond(regressors / sizes) < _MOST_CONDITION)
 
 
-def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, float]:
+def _least_squares(
+    regressors: NDArray[np.float64], targets: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
     """The estimate (k,) and the energy of its residuals.
 
     Raises
@@ -816,7 +827,7 @@ def _least_squares(regressors: NDArray, targets: NDArray) -> tuple[NDArray, floa
     return estimate, residue
 
 
-def _log_volume(regressors: NDArray) -> float:
+def _log_volume(regressors: NDArray[np.float64]) -> float:
     """log det(Phi^T Phi)."""
     triangle = np.linalg.qr(regressors, mode="r")
     return float(2 * np.sum(np.log(np.abs(np.diag(triangle)))))

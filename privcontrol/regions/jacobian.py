@@ -72,8 +72,8 @@ class Region(ByContent, Saved):
 
     names: tuple[str, ...]
     states: int
-    low: NDArray
-    high: NDArray
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     units: tuple[str, ...]
 
     @classmethod
@@ -108,27 +108,27 @@ class Region(ByContent, Saved):
         return cls(names, plant.order, low, high, tuple(units))
 
     @property
-    def bounded(self) -> NDArray:
+    def bounded(self) -> NDArray[np.bool_]:
         """Mask (n + m,) of bounded states and inputs."""
         return np.isfinite(self.low)
 
     @property
-    def ends(self) -> NDArray:
+    def ends(self) -> NDArray[np.float64]:
         """Its ends (2, n + m), zero where it is unbounded."""
         return np.where(self.bounded, [self.low, self.high], 0.0)
 
     @property
-    def middle(self) -> NDArray:
+    def middle(self) -> NDArray[np.float64]:
         """Its centre (n + m,), zero where it is unbounded."""
         return (self.ends / 2).sum(axis=0)
 
     @property
-    def sizes(self) -> NDArray:
+    def sizes(self) -> NDArray[np.float64]:
         """Half-widths (n + m,), one where it is unbounded or a point."""
         low, high = self.ends
         return np.where(high > low, (high - low) / 2, 1.0)
 
-    def boxes(self, splits: NDArray) -> Iterator[list[tuple[float, float]]]:
+    def boxes(self, splits: NDArray[np.intp]) -> Iterator[list[tuple[float, float]]]:
         """The region in (n + m,) equal parts along each axis."""
         axes = []
         for low, high, parts in zip(self.low, self.high, splits, strict=True):
@@ -139,7 +139,9 @@ class Region(ByContent, Saved):
         for box in product(*axes):
             yield [(float(low), float(high)) for low, high in box]
 
-    def outside(self, states: NDArray, inputs: NDArray) -> NDArray:
+    def outside(
+        self, states: NDArray[np.float64], inputs: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
         """Mask (trials,) of states (n, trials) and inputs (m, trials) that are not in it."""
         values = np.vstack([states, inputs]).T
         inside = (values >= self.low) & (values <= self.high)
@@ -223,7 +225,7 @@ class JacobianPolytope(PlantPolytope):
     region: Region = field(compare=False)
     basis: str = CERTIFIED
     invariant: bool = False
-    parts: NDArray = field(compare=False)
+    parts: NDArray[np.float64] = field(compare=False)
     max_vertices: int = field(default=256, compare=False)
 
     def _saved_fields(self) -> dict[str, object]:
@@ -243,12 +245,12 @@ class JacobianPolytope(PlantPolytope):
         return f"JacobianPolytope({self.name} over {self.region.text()}, {self.basis})"
 
     @property
-    def low(self) -> NDArray:
+    def low(self) -> NDArray[np.float64]:
         """Least entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
         return self.parts[0].min(axis=0)
 
     @property
-    def high(self) -> NDArray:
+    def high(self) -> NDArray[np.float64]:
         """Largest entries (n + p, n + m) of [[A, B], [C, D]] over the region."""
         return self.parts[1].max(axis=0)
 
@@ -383,7 +385,7 @@ def jacobian_polytope(
 # -- the door ----------------------------------------------------------------------------
 
 
-def _checked_splits(box: Region, splits: int | Mapping[str, int]) -> NDArray:
+def _checked_splits(box: Region, splits: int | Mapping[str, int]) -> NDArray[np.intp]:
     """Parts (n + m,) of each axis."""
     parts = np.ones(len(box.names), int)
     wide = box.bounded & (box.high > box.low)
@@ -405,7 +407,7 @@ def _checked_splits(box: Region, splits: int | Mapping[str, int]) -> NDArray:
 
 def _given_bounds(
     plant: NonlinearPlant, bounds: Mapping[str, tuple[ArrayLike, ArrayLike]]
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Bounds (2, n + p, n + m) of [[A, B], [C, D]] from those of its blocks."""
     n = plant.order
     m = len(plant.inputs)
@@ -466,7 +468,7 @@ def _clauses(
 
 def enclosures(
     plant: NonlinearPlant, box: Sequence[tuple[float, float]]
-) -> tuple[NDArray, NDArray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Values (2, n + p) of x+ and y over a box of (x, u), and Jacobians (2, n + p, n + m).
 
     The time may be any. A ``ValueError`` says why interval arithmetic cannot follow
@@ -475,7 +477,7 @@ def enclosures(
     n = plant.order
     p = len(plant.outputs)
 
-    def both(point: NDArray) -> list[Any]:
+    def both(point: NDArray[Any]) -> list[Any]:
         given = (point[0], point[1 : n + 1], point[n + 1 :])
         outputs = point[1 : p + 1]
         if plant.read is not None:
@@ -505,8 +507,8 @@ def enclosures(
 
 
 def _certified_bounds(
-    plant: NonlinearPlant, box: Region, counts: NDArray
-) -> tuple[NDArray, bool]:
+    plant: NonlinearPlant, box: Region, counts: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], bool]:
     """Bounds (2, K, n + p, n + m) over the parts, and whether states stay in the region."""
     n = plant.order
     every = []
@@ -536,9 +538,9 @@ def _certified_bounds(
 def _next_states(
     plant: NonlinearPlant,
     small: Sequence[tuple[float, float]],
-    values: NDArray,
-    slopes: NDArray,
-) -> tuple[NDArray, NDArray]:
+    values: NDArray[np.float64],
+    slopes: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Least and largest next states (n,) of a small box.
 
     The values themselves, and those at its middle with the slopes times the distance to
@@ -568,7 +570,9 @@ def _next_states(
     return tighter_least, tighter_largest
 
 
-def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArray]:
+def _enclosed_at(
+    plant: NonlinearPlant, point: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Intervals of the values and of the slopes at a point (n + m,)."""
     return enclosures(plant, [(x, x) for x in point.tolist()])
 
@@ -576,7 +580,7 @@ def _enclosed_at(plant: NonlinearPlant, point: NDArray) -> tuple[NDArray, NDArra
 # -- from intervals to vertices ----------------------------------------------------------
 
 
-def _entry_units(box: Region, rows: int) -> NDArray:
+def _entry_units(box: Region, rows: int) -> NDArray[np.float64]:
     """By what the entries (rows, n + m) are divided to be comparable."""
     sizes = box.sizes
     of_rows = np.ones(rows)
@@ -585,8 +589,11 @@ def _entry_units(box: Region, rows: int) -> NDArray:
 
 
 def _vertices(
-    parts: NDArray, units: NDArray, allowed: int, most_enlarged: float
-) -> list[NDArray]:
+    parts: NDArray[np.float64],
+    units: NDArray[np.float64],
+    allowed: int,
+    most_enlarged: float,
+) -> list[NDArray[np.float64]]:
     """Matrices whose convex combinations are all matrices of all parts.
 
     Entries that vary together over the parts are told by their principal directions, and
@@ -617,8 +624,11 @@ def _vertices(
 
 
 def _offsets(
-    directions: NDArray, reach: NDArray, allowed: int, most_enlarged: float
-) -> list[NDArray]:
+    directions: NDArray[np.float64],
+    reach: NDArray[np.float64],
+    allowed: int,
+    most_enlarged: float,
+) -> list[NDArray[np.float64]]:
     """Vertices of a polytope that holds the box of half-widths along directions."""
     order = np.argsort(-reach, kind="stable")
     wide, share = _wide_directions(reach[order], allowed, most_enlarged)
@@ -638,8 +648,8 @@ def _offsets(
 
 
 def _box_around(
-    low: NDArray, high: NDArray, slack: float
-) -> tuple[NDArray, NDArray, NDArray]:
+    low: NDArray[np.float64], high: NDArray[np.float64], slack: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Directions (k, k), and the centre and half-widths (k,) of a box along them.
 
     The box holds the intervals low to high (K, k) of every part. Entries that are
@@ -670,8 +680,11 @@ def _box_around(
 
 
 def _ends_along(
-    basis: NDArray, middles: NDArray, radii: NDArray, slack: float
-) -> tuple[NDArray, NDArray]:
+    basis: NDArray[np.float64],
+    middles: NDArray[np.float64],
+    radii: NDArray[np.float64],
+    slack: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Ends (k,) along directions (k, k) between which all intervals (K, k) lie."""
     along = middles @ basis
     beside = radii @ np.abs(basis)
@@ -681,7 +694,7 @@ def _ends_along(
     return low.min(axis=0), high.max(axis=0)
 
 
-def _correlated(middles: NDArray) -> list[NDArray]:
+def _correlated(middles: NDArray[np.float64]) -> list[NDArray[np.intp]]:
     """Groups of columns that are correlated over the rows, directly or through others."""
     deviations = middles - middles.mean(axis=0)
     sizes = middles.std(axis=0)
@@ -694,7 +707,7 @@ def _correlated(middles: NDArray) -> list[NDArray]:
 
 
 def _wide_directions(
-    reach: NDArray, allowed: int, most_enlarged: float
+    reach: NDArray[np.float64], allowed: int, most_enlarged: float
 ) -> tuple[int, float]:
     """Count the directions, widest first, that take both ends; the narrow ones' share."""
     count = len(reach)
@@ -720,7 +733,7 @@ def _wide_directions(
     return best
 
 
-def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray) -> Plant:
+def _as_plant(plant: NonlinearPlant | Plant, matrix: NDArray[np.float64]) -> Plant:
     """The linear plant of [[A, B], [C, D]] with the nonlinear one's names."""
     n = plant.order
     return Plant(

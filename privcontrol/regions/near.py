@@ -73,9 +73,9 @@ class _Nearby:
         Whether the moves are those of a ball.
     """
 
-    nominal: NDArray
-    kicks: NDArray
-    sizes: NDArray
+    nominal: NDArray[np.float64]
+    kicks: NDArray[np.float64]
+    sizes: NDArray[np.float64]
     is_ball: bool
 
     @staticmethod
@@ -134,7 +134,9 @@ class _Nearby:
         return float(np.linalg.norm(white, axis=0).max())
 
 
-def _reached(states: NDArray, spread: NDArray) -> tuple[NDArray, NDArray]:
+def _reached(
+    states: NDArray[np.float64], spread: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds (T, n, q) of the states after moves, and of what differences add to them.
 
     ``states`` (T, n, n + q) has A^t and the nominal states. With P their sizes and S the
@@ -155,7 +157,7 @@ def _reached(states: NDArray, spread: NDArray) -> tuple[NDArray, NDArray]:
     return np.nan_to_num(reached, nan=np.inf), np.nan_to_num(steps, nan=np.inf)
 
 
-def _after(moves: UncertainMoves, sizes: NDArray) -> NDArray:
+def _after(moves: UncertainMoves, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sizes (M, T k) at each sample of a run, from those (T, k, q) since a move."""
     T, entries, directions = sizes.shape
     shifted = np.zeros((len(moves.times), directions, T, entries))

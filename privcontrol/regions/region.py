@@ -229,12 +229,12 @@ def exception_of(miss: float) -> str:
     return f", but for a probability of {shown(miss)}, counted in delta"
 
 
-def matrix_of(plant: Plant) -> NDArray:
+def matrix_of(plant: Plant) -> NDArray[np.float64]:
     """[A B; C D], shape (n + p, n + m)."""
     return np.block([[plant.A, plant.B], [plant.C, plant.D]])
 
 
-def with_matrix(plant: Plant, matrix: NDArray) -> Plant:
+def with_matrix(plant: Plant, matrix: NDArray[np.float64]) -> Plant:
     """A plant with another [A B; C D]."""
     n = plant.order
     return replace(
@@ -498,7 +498,7 @@ def _check_alike(first: Plant, other: Plant, name: str) -> None:
         )
 
 
-def _weighted(plants: Sequence[Plant], weights: NDArray) -> Plant:
+def _weighted(plants: Sequence[Plant], weights: NDArray[np.float64]) -> Plant:
     """The mean plant with the names of the first one."""
     every = np.array([matrix_of(plant) for plant in plants])
     return with_matrix(plants[0], np.tensordot(weights, every, axes=1))
@@ -638,7 +638,7 @@ class PlantBox(ByContent, PlantRegion):
         return cls._of(plant, np.where(matrix != 0, widths, 0.0))
 
     @classmethod
-    def _of(cls, plant: Plant, spread: NDArray) -> PlantBox:
+    def _of(cls, plant: Plant, spread: NDArray[np.float64]) -> PlantBox:
         """The box around a plant with half-widths (n + p, n + m) of [A B; C D]."""
         n = plant.order
         upper, lower = np.split(spread, [n])
@@ -647,7 +647,7 @@ class PlantBox(ByContent, PlantRegion):
         )
 
     @cached_property
-    def _spread(self) -> NDArray:
+    def _spread(self) -> NDArray[np.float64]:
         """Half-widths (n + p, n + m) of [A B; C D]."""
         return np.block([[self.A, self.B], [self.C, self.D]])
 
@@ -672,11 +672,11 @@ class PlantBox(ByContent, PlantRegion):
         return box + exception_of(self.miss)
 
     @property
-    def widths(self) -> NDArray:
+    def widths(self) -> NDArray[np.float64]:
         """Half-widths (k,) of the uncertain entries, row by row of [A B; C D]."""
         return self._spread[self._spread > 0]
 
-    def _mattering(self, adjacency: Adjacency) -> NDArray:
+    def _mattering(self, adjacency: Adjacency) -> NDArray[np.bool_]:
         """Mask (n + p, n + m) of uncertain entries on which the response to a secret depends."""
         secret = Secrets(adjacency).signals(self.sys)
         enters = [name in secret for name in self.sys.inputs]
@@ -783,7 +783,7 @@ class PlantBox(ByContent, PlantRegion):
             corners = signs(count)
         return tuple(self._moved(entries, corner * widths) for corner in corners)
 
-    def _moved(self, entries: NDArray, offsets: NDArray) -> Plant:
+    def _moved(self, entries: NDArray[np.bool_], offsets: NDArray[np.float64]) -> Plant:
         """The plant whose entries of a mask are moved by offsets."""
         matrix = matrix_of(self.sys)
         matrix[entries] += offsets
@@ -816,7 +816,9 @@ def box_around(plants: Sequence[Plant]) -> PlantBox:
     return box_between(plants[0], every.min(axis=0), every.max(axis=0))
 
 
-def box_between(plant: Plant, low: NDArray, high: NDArray) -> PlantBox:
+def box_between(
+    plant: Plant, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> PlantBox:
     """The box of all [A B; C D] between two, with the names of a plant."""
     middle = (low + high) / 2
     widths = np.maximum(high - middle, middle - low)

@@ -40,7 +40,7 @@ def _names_of(inputs: SecretInputs, plant: Plant) -> tuple[str, ...]:
     return (*(f"delayed[{k}]" for k in range(others)), *plant.states)
 
 
-def _is_unseen(A: NDArray, C: NDArray) -> bool:
+def _is_unseen(A: NDArray[np.float64], C: NDArray[np.float64]) -> bool:
     """Return whether no output sees any mode on the unit circle or outside it."""
     values, vectors = np.linalg.eig(A)
     is_lasting = np.abs(values) > 1 - ROUNDED
@@ -51,7 +51,7 @@ def _is_unseen(A: NDArray, C: NDArray) -> bool:
 def _check_forgotten(
     inputs: SecretInputs,
     names: tuple[str, ...],
-    kept: NDArray,
+    kept: NDArray[np.bool_],
     is_moved: bool,
     is_either: bool,
 ) -> None:

@@ -88,13 +88,13 @@ def told_rank(moves: Moves, plant: Plant, horizon: int) -> int | None:
     return int((told * moves.spanning()).rank())
 
 
-def _picked(told: RationalMatrix, rows: NDArray) -> RationalMatrix:
+def _picked(told: RationalMatrix, rows: NDArray[np.intp]) -> RationalMatrix:
     """Return the columns of some states."""
     places = rows.tolist()
     return RationalMatrix([[line[k] for k in places] for line in told.table()])
 
 
-def _rank(rows: NDArray) -> int:
+def _rank(rows: NDArray[np.float64]) -> int:
     """Return the rank of rows, of which no small one is sure."""
     values = np.linalg.svd(rows, compute_uv=False)
     return int(np.count_nonzero(values > UNSEEN * values[0]))
@@ -106,6 +106,6 @@ def _tells_all(plant: Plant, horizon: int) -> bool:
     return not plant.varies and distinguishes_all(plant, samples)
 
 
-def _largest_first(columns: NDArray) -> NDArray:
+def _largest_first(columns: NDArray[np.float64]) -> NDArray[np.integer]:
     """Return the order of columns in which a pivoted QR factorisation takes them."""
     return scipy.linalg.qr(columns, mode="r", pivoting=True)[1]

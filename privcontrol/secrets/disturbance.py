@@ -154,7 +154,7 @@ class DisturbanceAdjacency(PlantAdjacency):
     times: tuple[int, ...] | None = None
     norm: str = "single"
     duration: int = 1
-    profiles: tuple[NDArray, ...] | None = None
+    profiles: tuple[NDArray[np.float64], ...] | None = None
     events: int = 1
     separation: int = 0
     window: int | None = None
@@ -347,13 +347,13 @@ class DisturbanceAdjacency(PlantAdjacency):
         return cls(radius, inputs, norm="l2", window=window)  # type: ignore[arg-type]
 
     @property
-    def shapes(self) -> tuple[NDArray, ...]:
+    def shapes(self) -> tuple[NDArray[np.float64], ...]:
         """Shapes (k,) of a change over time, for a radius of one."""
         if self.profiles is not None:
             return self.profiles
         return self._moved_events.shapes
 
-    def starts(self, horizon: int) -> NDArray:
+    def starts(self, horizon: int) -> NDArray[np.intp]:
         """Sample indices at which a change may begin, over a finite horizon."""
         if self.events > 1 and not self.separation:
             raise ValueError(
@@ -377,11 +377,13 @@ class DisturbanceAdjacency(PlantAdjacency):
         """Return G, from the secret signals to the outputs."""
         return entered_by_signals(plant, self.signals(plant))
 
-    def radii(self, plant: Plant) -> NDArray:
+    def radii(self, plant: Plant) -> NDArray[np.float64]:
         """Return mu of each secret signal (q,)."""
         return self._radii(len(self.signals(plant)))
 
-    def _columns(self, system: LinearSystem, radii: NDArray, horizon: int) -> NDArray:
+    def _columns(
+        self, system: LinearSystem, radii: NDArray[np.float64], horizon: int
+    ) -> NDArray[np.float64]:
         """Responses (T p, M) of a system to every shape at every time and signal."""
         if self.is_moving:
             return self._moving_columns(system, radii, horizon)[0]
@@ -398,8 +400,8 @@ class DisturbanceAdjacency(PlantAdjacency):
         return together
 
     def _moving_columns(
-        self, system: LinearSystem, radii: NDArray, horizon: int
-    ) -> tuple[NDArray, NDArray]:
+        self, system: LinearSystem, radii: NDArray[np.float64], horizon: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Responses (T p, M) to events that are moved, and when these begin."""
         columns, starts = self._moved_events.columns(system, radii, horizon)
         if self.times is None:
@@ -429,7 +431,7 @@ class DisturbanceAdjacency(PlantAdjacency):
         return Responses.of(together, is_ball, exact=self.window is None)
 
     def _responses_of_any_shape(
-        self, system: LinearSystem, radii: NDArray, horizon: int
+        self, system: LinearSystem, radii: NDArray[np.float64], horizon: int
     ) -> Responses:
         """Return the responses to impulses, by the windows that a change fills.
 
@@ -771,7 +773,7 @@ def _is_integrator(name: str, plant: Plant) -> bool:
     return bool((rows == np.eye(plant.order)[state]).all())
 
 
-def _checked_profiles(profiles: object) -> tuple[NDArray, ...]:
+def _checked_profiles(profiles: object) -> tuple[NDArray[np.float64], ...]:
     """Profiles as read-only arrays (k,), none of them empty or zero."""
     given = sequence_of(profiles, "profiles", "arrays (k,)")
     shapes = tuple(real_array(shape, "profiles", ndim=1) for shape in given)

@@ -81,7 +81,7 @@ class DisturbedManifold(PlantManifold):
         return scipy.sparse.eye_array(self.size, format="csr")
 
     @property
-    def origin(self) -> NDArray:  # type: ignore[override]
+    def origin(self) -> NDArray[np.float64]:  # type: ignore[override]
         return np.zeros(self.size)
 
     @property
@@ -112,7 +112,7 @@ class DisturbedManifold(PlantManifold):
         )
 
 
-def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray, ...]:
+def _matrices_of(plant: Plant, system: LinearSystem) -> tuple[NDArray[np.float64], ...]:
     """Return A of a plant, and B and D from the secret signals, for its domain."""
     _, B, _, D = stacks_of(system)
     return stacks_of(plant)[0], B, D
@@ -150,12 +150,12 @@ class DisturbedQuery(PlantQuery):
         return ("A, B and C exact", *RUN_ASSUMPTIONS)
 
     @property
-    def matrix(self) -> NDArray:
+    def matrix(self) -> NDArray[np.float64]:
         """The dense response (T p, n + T q) to data that are their own coordinates."""
         return self.response
 
     @cached_property
-    def response(self) -> NDArray:
+    def response(self) -> NDArray[np.float64]:
         """The observability stack next to the shifted impulse responses."""
         manifold = self.manifold
         stack = self.plant.free_response(np.eye(self.plant.order), manifold.horizon)
@@ -165,7 +165,7 @@ class DisturbedQuery(PlantQuery):
 
 def forced_outputs(
     system: LinearSystem, horizon: int, shape: ArrayLike = (1.0,)
-) -> NDArray:
+) -> NDArray[np.float64]:
     """The outputs' response to changes of inputs of one shape, at each time and input.
 
     Lower block triangular (T p, T q); each entry is rounded from a ball.
@@ -175,7 +175,7 @@ def forced_outputs(
     return causal_map(response_to_shape(system, horizon, shape))
 
 
-def causal_map(impulse: NDArray) -> NDArray:
+def causal_map(impulse: NDArray[np.float64]) -> NDArray[np.float64]:
     """The lower block triangular map (T p, T q) with an impulse response (T, p, q)."""
     horizon, p, q = impulse.shape
     every = np.zeros((horizon, p, horizon, q))

@@ -25,7 +25,7 @@ LOOKED_AT = 2000
 
 def effects_of(
     secret: Secrets, plant: Plant, horizon: Horizon, samples: int = LOOKED_AT
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return the largest effects (p,) of a secret on each output over some samples.
 
     Of several changes they are those of one. They are those of n + 1 samples after the
@@ -61,7 +61,7 @@ def effects_of(
     return np.max(found, axis=0)
 
 
-def first_effects(part: Secret, model: Plant, horizon: int) -> NDArray:
+def first_effects(part: Secret, model: Plant, horizon: int) -> NDArray[np.float64]:
     """Return effects (p,) of a secret under a model, those of its first samples."""
     if isinstance(model, VaryingPlant):
         return _effects_along(part, model, horizon)
@@ -72,7 +72,7 @@ def first_effects(part: Secret, model: Plant, horizon: int) -> NDArray:
 
 def _effects_of_units(
     secret: Secrets, plant: Plant, horizon: Horizon, samples: int
-) -> NDArray | None:
+) -> NDArray[np.float64] | None:
     """Return the effects on each output where a plant is one of many units, else None."""
     units = parted(secret.adjacency, plant)
     if units is None:
@@ -91,7 +91,9 @@ def _effects_of_units(
     return effects
 
 
-def _effects_along(part: Secret, plant: VaryingPlant, horizon: int) -> NDArray:
+def _effects_along(
+    part: Secret, plant: VaryingPlant, horizon: int
+) -> NDArray[np.float64]:
     """Return the largest effects (p,) of a secret on each output of a plant that varies."""
     if isinstance(part, DisturbanceAdjacency):
         found = part.responses(plant, horizon)

@@ -55,8 +55,8 @@ class Units:
 
     plant: Plant
     adjacency: Adjacency
-    outputs: NDArray
-    prices: NDArray | None = None
+    outputs: NDArray[np.intp]
+    prices: NDArray[np.float64] | None = None
 
     @property
     def count(self) -> int:
@@ -65,7 +65,7 @@ class Units:
 
 
 def parted(
-    adjacency: Adjacency, plant: Plant, prices: NDArray | None = None
+    adjacency: Adjacency, plant: Plant, prices: NDArray[np.float64] | None = None
 ) -> list[Units] | None:
     """Return the units that exact zeros keep apart, equal ones together.
 
@@ -84,7 +84,9 @@ def parted(
         return [Units(plant, adjacency, np.arange(p)[None], prices)]
     of_states, of_outputs, of_inputs = np.split(labels, [n, n + p])
     radii = [_radii_of(part, plant) for part in every]
-    kinds: dict[tuple[object, ...], tuple[list[str], NDArray, list[NDArray]]] = {}
+    kinds: dict[
+        tuple[object, ...], tuple[list[str], NDArray[np.intp], list[NDArray[np.intp]]]
+    ] = {}
     members = [_members(each, count) for each in (of_states, of_outputs, of_inputs)]
     for states, outputs, inputs in zip(*members, strict=True):
         if not (len(outputs) and len(inputs)):
@@ -126,7 +128,9 @@ def _radii_of(secret: DisturbanceAdjacency, plant: Plant) -> dict[str, float]:
     return dict(zip(secret.signals(plant), radii, strict=True))
 
 
-def _labels_of(system: LinearSystem, prices: NDArray | None) -> tuple[NDArray, int]:
+def _labels_of(
+    system: LinearSystem, prices: NDArray[np.float64] | None
+) -> tuple[NDArray[np.integer], int]:
     """Return labels of the states, outputs and inputs that zeros connect, and their number."""
     A, B, C, D = system.matrices
     n, p, q = system.order, system.output_count, system.input_count
@@ -147,7 +151,7 @@ def _labels_of(system: LinearSystem, prices: NDArray | None) -> tuple[NDArray, i
     return labels, int(count)
 
 
-def _members(labels: NDArray, count: int) -> list[NDArray]:
+def _members(labels: NDArray[np.integer], count: int) -> list[NDArray[np.intp]]:
     """Return the positions of each of so many labels, in order."""
     order = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels, minlength=count))[:-1]
@@ -155,7 +159,10 @@ def _members(labels: NDArray, count: int) -> list[NDArray]:
 
 
 def _unit(
-    plant: Plant, names: Sequence[str], states: NDArray, outputs: NDArray
+    plant: Plant,
+    names: Sequence[str],
+    states: NDArray[np.intp],
+    outputs: NDArray[np.intp],
 ) -> Plant:
     """Return a part of a plant, with some of its inputs alone."""
     own = [plant.inputs.index(name) for name in names if name in plant.inputs]
@@ -193,7 +200,7 @@ def _is_seen(adjacency: Adjacency, plant: Plant) -> bool:
 
 
 def whole_of(
-    parts: Sequence[tuple[LinearSystem, NDArray]], outputs: int
+    parts: Sequence[tuple[LinearSystem, NDArray[np.intp]]], outputs: int
 ) -> LinearSystem:
     """Return systems side by side, each with its places among so many outputs."""
     order = sum(system.order for system, _ in parts)
@@ -211,7 +218,7 @@ def whole_of(
 
 
 def apart_by(
-    system: LinearSystem, places: Sequence[NDArray]
+    system: LinearSystem, places: Sequence[NDArray[np.intp]]
 ) -> list[LinearSystem] | None:
     """Return the parts of a square system at some outputs, None where they share a state."""
     labels, count = _labels_of(system, None)
@@ -291,7 +298,7 @@ class Symmetric:
         return self.mean, self.own
 
     @property
-    def sizes(self) -> NDArray:
+    def sizes(self) -> NDArray[np.intp]:
         """How often each comes, 1 and N - 1."""
         return np.array([1, self.count - 1])
 
@@ -347,7 +354,7 @@ def _of_one_input(secret: SecretInputs) -> SecretInputs | None:
     return found[0]
 
 
-def _odd_ones(rows: NDArray, scale: float) -> NDArray:
+def _odd_ones(rows: NDArray[np.float64], scale: float) -> NDArray[np.intp]:
     """Return the position of the entry of each row that is unlike all others, or -1."""
     middle = np.median(rows, axis=1, keepdims=True)
     distances = np.abs(rows - middle)
@@ -359,7 +366,7 @@ def _odd_ones(rows: NDArray, scale: float) -> NDArray:
     return np.where(is_odd, odd, -1)
 
 
-def _units_of(system: LinearSystem) -> tuple[NDArray, NDArray] | None:
+def _units_of(system: LinearSystem) -> tuple[NDArray[np.intp], NDArray[np.intp]] | None:
     """Return the states (N, m) of each unit, and those that all share.
 
     A state is one of the unit whose input moves it unlike all others do, or whose states
@@ -387,7 +394,7 @@ def _units_of(system: LinearSystem) -> tuple[NDArray, NDArray] | None:
     return places, shared
 
 
-def _in_order(system: LinearSystem, places: NDArray) -> LinearSystem | None:
+def _in_order(system: LinearSystem, places: NDArray[np.intp]) -> LinearSystem | None:
     """Return the system with the output of each unit in turn, None where that is not told."""
     A, B, C, D = system.matrices
     links = [C[:, states] for states in places.T] + [D]
@@ -401,7 +408,7 @@ def _in_order(system: LinearSystem, places: NDArray) -> LinearSystem | None:
     return LinearSystem(A, B, C[order], D[order])
 
 
-def _places(system: LinearSystem, owner: NDArray) -> NDArray | None:
+def _places(system: LinearSystem, owner: NDArray[np.intp]) -> NDArray[np.intp] | None:
     """Return the states (N, m) of each unit, None where one has more than another.
 
     Those of a unit are in the order of what they do to themselves and to the outputs.
@@ -426,7 +433,9 @@ class _Parts:
     The states that the units share are outside of the blocks.
     """
 
-    def __init__(self, system: LinearSystem, places: NDArray, shared: NDArray) -> None:
+    def __init__(
+        self, system: LinearSystem, places: NDArray[np.intp], shared: NDArray[np.intp]
+    ) -> None:
         A, B, C, D = system.matrices
         N, m = places.shape
         units = places.ravel()
@@ -443,7 +452,7 @@ class _Parts:
 
 
 def _modes(
-    system: LinearSystem, places: NDArray, shared: NDArray
+    system: LinearSystem, places: NDArray[np.intp], shared: NDArray[np.intp]
 ) -> tuple[LinearSystem, LinearSystem, tuple[float, float, float, float]]:
     """Return the systems of a difference and of the mean, and how far they are away."""
     parts = _Parts(system, places, shared)
@@ -495,7 +504,9 @@ def _distances(
     return a, b, c, d
 
 
-def _differences(blocks: NDArray, own: NDArray, mean: NDArray) -> NDArray:
+def _differences(
+    blocks: NDArray[np.float64], own: NDArray[np.float64], mean: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bound the entries of blocks (N, a, N, b) beside those of equal units."""
     N = len(blocks)
     each = np.arange(N)
@@ -510,12 +521,16 @@ def _differences(blocks: NDArray, own: NDArray, mean: NDArray) -> NDArray:
     return wrong
 
 
-def _from_one(given: NDArray, near: NDArray) -> NDArray:
+def _from_one(
+    given: NDArray[np.float64], near: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bound the differences of entries from what they all are in a symmetric plant."""
     return np.abs(given - near) + 8 * EPS * (np.abs(given) + np.abs(near))
 
 
-def _both(blocks: NDArray) -> tuple[NDArray, NDArray]:
+def _both(
+    blocks: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what blocks (N, a, N, b) come to on differences and on the mean."""
     N = len(blocks)
     within = np.einsum("iaib->ab", blocks) / N

@@ -50,7 +50,7 @@ LEAVES = (
 )
 
 
-def coordinates_in(factor: NDArray, moves: Moves) -> NDArray:
+def coordinates_in(factor: NDArray[np.float64], moves: Moves) -> NDArray[np.float64]:
     """Return S^-1 z (r, M) of every hidden move, S a structured factor."""
     rows = np.flatnonzero(factor.any(axis=1))
     with working_bits(moves.bits):
@@ -72,8 +72,8 @@ class NoiseForm:
 
     plant: Plant
     horizon: int
-    factor: NDArray | None
-    scale: NDArray | None
+    factor: NDArray[np.float64] | None
+    scale: NDArray[np.float64] | None
 
     def pairing_under(self, hidden: Moves, model: Plant) -> Callable[[], Pairing]:
         """Return what evaluates a pairing of ``hidden`` moves of a model's state, in balls.
@@ -296,7 +296,7 @@ class Split:
         return evaluate
 
 
-def _inverse(factor: NDArray) -> BallMatrix:
+def _inverse(factor: NDArray[np.float64]) -> BallMatrix:
     """The inverse of a matrix of doubles that has one, in balls."""
     try:
         return inverse_balls(factor)

@@ -52,7 +52,7 @@ class Mode:
     eigenvalue: complex
     kind: str
     states: tuple[str, ...]
-    sizes: NDArray
+    sizes: NDArray[np.float64]
     growth: float
 
     @property
@@ -94,7 +94,7 @@ def growing_mode(plant: Plant) -> str:
     return largest_mode(plant.A, plant.states)
 
 
-def largest_mode(A: NDArray, names: Sequence[str]) -> str:
+def largest_mode(A: NDArray[np.float64], names: Sequence[str]) -> str:
     """Name of the mode of A of largest modulus, by the names of its states."""
     values, vectors = np.linalg.eig(A)
     largest = np.abs(values).argmax()
@@ -102,7 +102,9 @@ def largest_mode(A: NDArray, names: Sequence[str]) -> str:
     return _name_of(values[largest], states)
 
 
-def unseen_mode(A: NDArray, C: NDArray, states: Sequence[str]) -> str:
+def unseen_mode(
+    A: NDArray[np.float64], C: NDArray[np.float64], states: Sequence[str]
+) -> str:
     """Return the name of a mode of A that does not decay and that C does not see, or "".
 
     By the rank of [A - z I; C] (Popov, Belevitch and Hautus); of A' and B' it is a mode
@@ -126,7 +128,9 @@ def _name_of(value: complex, states: Sequence[str]) -> str:
     return f"{text} ({', '.join(states)})"
 
 
-def _leading_states(states: Sequence[str], shares: NDArray) -> tuple[str, ...]:
+def _leading_states(
+    states: Sequence[str], shares: NDArray[np.float64]
+) -> tuple[str, ...]:
     """Names of the at most three states that take part most."""
     relative = (shares / shares.max()).round(6)  # ties stay in the plant's order
     order = np.argsort(-relative, kind="stable")
@@ -185,10 +189,12 @@ def warn_of_costly_modes(
 
 #: The block N, the basis V and the coordinates W of an invariant subspace: A V = V N,
 #: W V = I and W A = N W.
-_Subspace: TypeAlias = tuple[NDArray, NDArray, NDArray]
+_Subspace: TypeAlias = tuple[
+    NDArray[np.complex128], NDArray[np.complex128], NDArray[np.complex128]
+]
 
 
-def _subspaces(A: NDArray) -> list[_Subspace]:
+def _subspaces(A: NDArray[np.float64]) -> list[_Subspace]:
     """Invariant subspaces of groups of eigenvalues, merged until they are well apart.
 
     Eigenvalues belong together as conjugates or neighbours.
@@ -208,7 +214,7 @@ def _subspaces(A: NDArray) -> list[_Subspace]:
         together *= 3
 
 
-def _subspace(A: NDArray, group: NDArray) -> _Subspace:
+def _subspace(A: NDArray[np.inexact], group: NDArray[np.inexact]) -> _Subspace:
     """The invariant subspace of some eigenvalues of A, by an ordered Schur form.
 
     A Sylvester equation takes the other ones apart.
@@ -227,11 +233,11 @@ def _subspace(A: NDArray, group: NDArray) -> _Subspace:
 
 def _mode(
     plant: Plant,
-    C: NDArray,
-    moves: NDArray,
+    C: NDArray[np.float64],
+    moves: NDArray[np.float64],
     times: Sequence[int] | None,
     space: _Subspace,
-    horizons: NDArray,
+    horizons: NDArray[np.intp],
 ) -> Mode | None:
     """The mode of a subspace, or None if no move excites it or no output sees it."""
     block, basis, coordinates = space
@@ -265,8 +271,12 @@ def _mode(
 
 
 def _sizes_by_age(
-    space: _Subspace, C: NDArray, moves: NDArray, latest: int, longest: int
-) -> NDArray | None:
+    space: _Subspace,
+    C: NDArray[np.float64],
+    moves: NDArray[np.float64],
+    latest: int,
+    longest: int,
+) -> NDArray[np.float64] | None:
     """The largest outputs of a subspace after moves, at ages from -latest to longest - 1.
 
     None if no move excites it or no output sees it.
@@ -295,7 +305,12 @@ def _sizes_by_age(
         return sizes * radius**ages
 
 
-def _sizes(C: NDArray, block: NDArray, states: NDArray, count: int) -> NDArray:
+def _sizes(
+    C: NDArray[np.inexact],
+    block: NDArray[np.inexact],
+    states: NDArray[np.inexact],
+    count: int,
+) -> NDArray[np.float64]:
     """The largest ||C block^age w|| over some states w, for ages 0 .. count - 1."""
     width = len(C) * max(1, len(block), states.shape[1])
     length = max(1, min(count, BLOCK // width))

@@ -46,7 +46,7 @@ class MovedEvents:
         return several and self.spacing.separation <= self.moved
 
     @property
-    def shapes(self) -> tuple[NDArray, ...]:
+    def shapes(self) -> tuple[NDArray[np.float64], ...]:
         """Shapes (k,) of a change over time, for a radius of one.
 
         Moved events are changes of the input of (1 - z^-1) G.
@@ -60,8 +60,8 @@ class MovedEvents:
         return tuple(np.convolve(a, b) for a in levels for b in pulses)
 
     def columns(
-        self, system: LinearSystem, radii: NDArray, horizon: int
-    ) -> tuple[NDArray, NDArray]:
+        self, system: LinearSystem, radii: NDArray[np.float64], horizon: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
         """Return a system's responses (T p, M) to moves of events, and when these begin."""
         self._check_signals(radii)
         every = []
@@ -76,7 +76,9 @@ class MovedEvents:
         columns = np.hstack([found for found, _ in every])
         return columns, np.concatenate([start for _, start in every])
 
-    def entering(self, system: LinearSystem, radii: NDArray) -> SecretInputs:
+    def entering(
+        self, system: LinearSystem, radii: NDArray[np.float64]
+    ) -> SecretInputs:
         """Return moves of events as changes of inputs of one system, in endless runs."""
         if isinstance(system, VaryingSystem) and self.moved:
             raise ValueError(
@@ -108,7 +110,7 @@ class MovedEvents:
         )
         return SecretInputs(mixed, tuple(moves))
 
-    def _check_signals(self, radii: NDArray) -> None:
+    def _check_signals(self, radii: NDArray[np.float64]) -> None:
         """Refuse to hide on which signal an event is where there is only one."""
         if self.which and len(radii) < 2:
             raise ValueError(

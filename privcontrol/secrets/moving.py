@@ -146,7 +146,7 @@ def _kernel(
     return basis
 
 
-def _rounded(matrix: RationalMatrix) -> NDArray:
+def _rounded(matrix: RationalMatrix) -> NDArray[np.float64]:
     """Return the doubles next to the entries of a rational matrix."""
     rows, columns = matrix.nrows(), matrix.ncols()
     values = [float(Ball(entry).mid()) for entry in matrix.entries()]
@@ -167,7 +167,7 @@ def is_exact(system: LinearSystem) -> bool:
     )
 
 
-def still_lasts(system: LinearSystem, seen: NDArray) -> bool:
+def still_lasts(system: LinearSystem, seen: NDArray[np.bool_]) -> bool:
     """Return whether states (n,) of a difference hold a mode next to the unit circle."""
     kept = LinearSystem(system.A[np.ix_(seen, seen)], *system.matrices[1:])
     return spectral_radius(kept) > 1 - ON_CIRCLE
@@ -176,7 +176,9 @@ def still_lasts(system: LinearSystem, seen: NDArray) -> bool:
 # -- events on one signal or another ------------------------------------------------------
 
 
-def either_signal(system: LinearSystem, radii: NDArray) -> tuple[LinearSystem, bool]:
+def either_signal(
+    system: LinearSystem, radii: NDArray[np.float64]
+) -> tuple[LinearSystem, bool]:
     """Return mu_i G e_i - mu_j G e_j of all pairs of signals, and whether it is rounded."""
     pairs = list(combinations(range(len(radii)), 2))
     choice = np.zeros((len(radii), len(pairs)))
@@ -186,7 +188,9 @@ def either_signal(system: LinearSystem, radii: NDArray) -> tuple[LinearSystem, b
     return _mixed(system, choice)
 
 
-def _mixed(system: LinearSystem, choice: NDArray) -> tuple[LinearSystem, bool]:
+def _mixed(
+    system: LinearSystem, choice: NDArray[np.float64]
+) -> tuple[LinearSystem, bool]:
     """Return a system whose inputs are combined, and whether an entry was rounded."""
     exact = rational_matrix(choice)
     B = rational_matrix(system.B) * exact if system.order else None
@@ -202,7 +206,7 @@ def _mixed(system: LinearSystem, choice: NDArray) -> tuple[LinearSystem, bool]:
 
 
 def either_time(
-    system: LinearSystem, radii: NDArray, moved: int
+    system: LinearSystem, radii: NDArray[np.float64], moved: int
 ) -> tuple[LinearSystem, bool]:
     """Return the changes mu_i z^-a G e_i - mu_j z^-b G e_j, as inputs of one system.
 
@@ -243,7 +247,9 @@ def either_time(
 # -- responses over a horizon ---------------------------------------------------------------
 
 
-def moved_columns(forced: NDArray, signals: int, moved: int) -> tuple[NDArray, NDArray]:
+def moved_columns(
+    forced: NDArray[np.float64], signals: int, moved: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return the changes of events that are moved, and the samples at which they begin.
 
     ``forced`` (m, T q) are the responses to an event at each sample and signal,
@@ -263,7 +269,9 @@ def moved_columns(forced: NDArray, signals: int, moved: int) -> tuple[NDArray, N
     return np.hstack(columns), np.concatenate(starts)
 
 
-def other_columns(forced: NDArray, signals: int, moved: int) -> tuple[NDArray, NDArray]:
+def other_columns(
+    forced: NDArray[np.float64], signals: int, moved: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return the changes of events on another signal, up to ``moved`` samples later.
 
     They are those of an event at one signal and of one at another signal that is no

@@ -28,7 +28,7 @@ FEWEST = 4
 _OF_COSINE = 16
 
 
-def waves_of(count: int) -> NDArray:
+def waves_of(count: int) -> NDArray[np.intp]:
     """Return how often each wave around N units comes: (1, 2, .., 2, 1 or 2)."""
     waves = np.arange(count // 2 + 1)
     return np.where((waves == 0) | (2 * waves == count), 1, 2)
@@ -76,12 +76,19 @@ class Ring:
         return None
 
     @property
-    def sizes(self) -> NDArray:
+    def sizes(self) -> NDArray[np.intp]:
         """How often each wave comes (N / 2 + 1,)."""
         return waves_of(self.count)
 
     @cached_property
-    def stacks(self) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    def stacks(
+        self,
+    ) -> tuple[
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+        NDArray[np.float64],
+    ]:
         """A, B, C and D of all waves, with those in front."""
         matrices = zip(*(system.matrices for system in self.systems), strict=True)
         A, B, C, D = map(np.stack, matrices)
@@ -107,7 +114,9 @@ class Ring:
         return max(float(np.abs(effect[:count]).max()) for effect in found)
 
 
-def _with_inputs_in_order(system: LinearSystem, places: NDArray) -> LinearSystem:
+def _with_inputs_in_order(
+    system: LinearSystem, places: NDArray[np.intp]
+) -> LinearSystem:
     """Return the system with the input of each unit in turn, by the states that it moves.
 
     It is unchanged where two inputs move the same unit most.
@@ -122,7 +131,7 @@ def _with_inputs_in_order(system: LinearSystem, places: NDArray) -> LinearSystem
 
 
 def _around(
-    system: LinearSystem, places: NDArray
+    system: LinearSystem, places: NDArray[np.intp]
 ) -> tuple[tuple[LinearSystem, ...], tuple[float, float, float, float]] | None:
     """Return the waves' systems for states (N, m), and how far they are from the plant."""
     N = len(places)
@@ -147,7 +156,7 @@ def _around(
     return systems, (of_A, of_B, of_C, of_D)
 
 
-def _waves(blocks: NDArray) -> tuple[NDArray, float]:
+def _waves(blocks: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """Return the waves' matrices for blocks (N, a, N, b), and their distance from these."""
     N = len(blocks)
     units = np.arange(N)

@@ -21,11 +21,13 @@ class RunMoves(FiniteMoves):
     """
 
     @abstractmethod
-    def responses(self, plant: Plant, columns: NDArray) -> NDArray:
+    def responses(
+        self, plant: Plant, columns: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
         """Return the outputs (T p, M) of chosen moves."""
 
     @abstractmethod
-    def output_sizes(self, plant: Plant, norm: float) -> NDArray:
+    def output_sizes(self, plant: Plant, norm: float) -> NDArray[np.float64]:
         """Return bounds (M,) of the norms of the outputs of all moves."""
 
 
@@ -61,7 +63,7 @@ class BallMoves(FiniteMoves):
         return [table[int(row)] for row in rows]
 
 
-def roundings(columns: NDArray) -> NDArray:
+def roundings(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bounds of the errors of rounded numbers, of which zeros are exact."""
     errors = np.abs(columns)
     np.spacing(errors, out=errors)

@@ -59,8 +59,8 @@ class Apart:
     ``starts`` (M,) are the samples at which they begin. Each may have either sign.
     """
 
-    columns: NDArray
-    starts: NDArray
+    columns: NDArray[np.float64]
+    starts: NDArray[np.intp]
     spacing: Spacing
 
 
@@ -80,9 +80,9 @@ class Windows:
         How many windows of one run may hold a change, and how far apart.
     """
 
-    columns: NDArray
-    index: tuple[NDArray, ...]
-    starts: NDArray
+    columns: NDArray[np.float64]
+    index: tuple[NDArray[np.intp], ...]
+    starts: NDArray[np.intp]
     spacing: Spacing = ONCE
 
 
@@ -94,21 +94,25 @@ class Responses:
     ``windows`` that they fill.
     """
 
-    points: NDArray
-    balls: tuple[NDArray, ...] = ()
+    points: NDArray[np.float64]
+    balls: tuple[NDArray[np.float64], ...] = ()
     exact: bool = True
     apart: tuple[Apart, ...] = ()
     windows: tuple[Windows, ...] = ()
 
     @classmethod
-    def of(cls, columns: NDArray, is_ball: bool, exact: bool = True) -> Responses:
+    def of(
+        cls, columns: NDArray[np.float64], is_ball: bool, exact: bool = True
+    ) -> Responses:
         """Return the responses to single moves, or to the ball that they span."""
         if is_ball:
             return cls(np.empty((len(columns), 0)), (columns,), exact)
         return cls(columns, (), exact)
 
     @classmethod
-    def several(cls, columns: NDArray, starts: NDArray, spacing: Spacing) -> Responses:
+    def several(
+        cls, columns: NDArray[np.float64], starts: NDArray[np.intp], spacing: Spacing
+    ) -> Responses:
         """Return the responses to as many changes at a distance as the run has room for."""
         apart = Apart(columns, starts, spacing.within(int(np.ptp(starts))))
         return cls(np.empty((len(columns), 0)), (), False, (apart,))
@@ -126,7 +130,7 @@ class Responses:
         return cls(points, balls, exact, apart, windows)
 
     @cached_property
-    def singles(self) -> NDArray:
+    def singles(self) -> NDArray[np.float64]:
         """Columns (T p, N) for single moves, and for changes of which several come.
 
         Those are as large as their sums would be if they shared no sample. What they share
@@ -138,7 +142,7 @@ class Responses:
         return np.hstack([self.points, *together])
 
     @property
-    def around_windows(self) -> list[NDArray]:
+    def around_windows(self) -> list[NDArray[np.float64]]:
         """Roots of balls that hold the changes of each window."""
         balls = []
         for several in self.windows:
@@ -148,14 +152,14 @@ class Responses:
         return balls
 
     @property
-    def moved(self) -> NDArray:
+    def moved(self) -> NDArray[np.bool_]:
         """Mask (T p,) of the outputs that some hidden move changes."""
         shaped = (several.columns for several in self.windows)
         each = [np.any(part, axis=1) for part in (self.singles, *self.balls, *shaped)]
         return np.any(each, axis=0)
 
     @property
-    def effects(self) -> NDArray:
+    def effects(self) -> NDArray[np.float64]:
         """The largest change (T p,) of each output by a single change."""
         found = [np.abs(self.singles).max(axis=1, initial=0.0)]
         found += [np.linalg.norm(ball, axis=1) for ball in self.balls]
@@ -189,13 +193,13 @@ class SignalMoves(Spaced, ByContent):
 
     column: int
     radius: float
-    shapes: tuple[NDArray, ...] = (np.ones(1),)
+    shapes: tuple[NDArray[np.float64], ...] = (np.ones(1),)
     lasting: bool = False
     group: int = 0
     spacing: Spacing = ONCE
     rounded: bool = False
 
-    def beginnings(self, shape: NDArray) -> list[NDArray]:
+    def beginnings(self, shape: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Return every beginning of a shape that is a change, the shape last."""
         first = 1 if self.lasting else len(shape)
         return [shape[:length] for length in range(first, len(shape) + 1)]
@@ -206,7 +210,7 @@ class SignalMoves(Spaced, ByContent):
         return max(map(len, self.shapes))
 
     @property
-    def variants(self) -> list[NDArray]:
+    def variants(self) -> list[NDArray[np.float64]]:
         """The shapes, or at most `MOST_VARIANTS` beginnings of each one that lasts."""
         variants = []
         for shape in self.shapes:
@@ -218,7 +222,7 @@ class SignalMoves(Spaced, ByContent):
             variants += found
         return variants
 
-    def transforms(self, z: NDArray) -> NDArray:
+    def transforms(self, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return sums (N, K) of the samples v(t) z^-t of each variant at points z (N,)."""
         delay = 1 / z
         transforms = [np.polyval(variant[::-1], delay) for variant in self.variants]
@@ -243,7 +247,7 @@ class WindowMoves(Spaced, ByContent):
     """
 
     columns: tuple[int, ...]
-    radii: NDArray
+    radii: NDArray[np.float64]
     longest: int
     group: int = 0
     spacing: Spacing = ONCE
@@ -285,11 +289,11 @@ class SecretInputs(ByContent, Saved):
     system: LinearSystem
     signals: tuple[SignalMoves, ...] = ()
     balls: tuple[tuple[int, ...], ...] = ()
-    energies: NDArray | None = None
+    energies: NDArray[np.float64] | None = None
     windows: tuple[WindowMoves, ...] = ()
     origin: LinearSystem | None = None
     without_one: bool = False
-    kept: NDArray | None = None
+    kept: NDArray[np.bool_] | None = None
 
     @classmethod
     def of_differences(
@@ -314,7 +318,9 @@ class SecretInputs(ByContent, Saved):
         return saved
 
     @classmethod
-    def of_moves(cls, plant: Plant, columns: NDArray, is_ball: bool) -> SecretInputs:
+    def of_moves(
+        cls, plant: Plant, columns: NDArray[np.float64], is_ball: bool
+    ) -> SecretInputs:
         """Return moves (n, M) of the initial state, or their ball, as impulses."""
         inputs = range(columns.shape[1])
         still = np.zeros((plant.output_count, len(inputs)))
@@ -443,7 +449,7 @@ class SecretInputs(ByContent, Saved):
         """Largest number of samples of a shape."""
         return max([moves.longest for moves in self._changes], default=1)
 
-    def keeping(self, states: NDArray) -> SecretInputs:
+    def keeping(self, states: NDArray[np.bool_]) -> SecretInputs:
         """Return the secret with the states of a mask (n,) alone."""
         A, B, C, D = self.system.matrices
         system = LinearSystem(A[np.ix_(states, states)], B[states], C[:, states], D)
@@ -453,7 +459,7 @@ class SecretInputs(ByContent, Saved):
         kept[kept] = states
         return replace(self, system=system, kept=kept)
 
-    def changes(self, horizon: int) -> NDArray:
+    def changes(self, horizon: int) -> NDArray[np.float64]:
         """Return single moves as signals (T, q, M), which begin at the first sample."""
         changes = []
         for moves in self.signals:
@@ -469,7 +475,7 @@ class SecretInputs(ByContent, Saved):
         responses = response_from_rest(self.system, self.changes(samples))
         return float(np.linalg.norm(responses, axis=(0, 1)).max())
 
-    def effects(self, samples: int) -> NDArray:
+    def effects(self, samples: int) -> NDArray[np.float64]:
         """Return the largest effects (p,) until so many samples after the longest change."""
         count = self.longest + samples
         impulse = self.scaled_system.impulse_response(count)
@@ -486,7 +492,7 @@ class SecretInputs(ByContent, Saved):
             frames.append(until)
         return np.max(frames, axis=(0, 1))
 
-    def _largest_responses(self, samples: int) -> NDArray:
+    def _largest_responses(self, samples: int) -> NDArray[np.float64]:
         """Return the largest response (T, p) to a single move."""
         if self.longest > 1:
             responses = response_from_rest(self.system, self.changes(samples))
@@ -519,10 +525,10 @@ class UncertainMoves:
         Whether any combination of the moves of Euclidean norm one is hidden.
     """
 
-    matrix: NDArray
-    spread: NDArray
-    axes: NDArray
-    times: NDArray
+    matrix: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    axes: NDArray[np.float64]
+    times: NDArray[np.intp]
     horizon: int
     forwards: bool = False
     is_ball: bool = False
@@ -533,13 +539,13 @@ class UncertainMoves:
         return self.matrix.shape[1]
 
     @cached_property
-    def entries(self) -> tuple[NDArray, NDArray]:
+    def entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows and columns (k,) of the uncertain entries."""
         rows, columns = np.nonzero(self.spread)
         return rows, columns
 
     @property
-    def widths(self) -> NDArray:
+    def widths(self) -> NDArray[np.float64]:
         """Half-widths (k,) of the uncertain entries."""
         return self.spread[self.entries]
 
@@ -640,7 +646,7 @@ class Secret(Adjacency):
         )
 
 
-def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
+def seen_of(secrets: Iterable[SecretInputs]) -> NDArray[np.bool_]:
     """Return the mask (n,) of states that a secret reaches and an output sees.
 
     It follows from exact zeros. Of several plants any one may act at any sample.
@@ -652,7 +658,9 @@ def seen_of(secrets: Iterable[SecretInputs]) -> NDArray:
     return reached_states(links, entered) & reached_states(links.T, seen)
 
 
-def keeping(every: Sequence[SecretInputs], kept: NDArray) -> tuple[SecretInputs, ...]:
+def keeping(
+    every: Sequence[SecretInputs], kept: NDArray[np.bool_]
+) -> tuple[SecretInputs, ...]:
     """Return secrets with some states (n,) alone, refused if no output sees them."""
     secrets = tuple(inputs.keeping(kept) for inputs in every)
     systems = [secret.system for secret in secrets]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..core.adjacency import Adjacency
@@ -246,8 +247,8 @@ class Level:
         Samples for which it is kept at most.
     """
 
-    columns: NDArray
-    starts: NDArray
+    columns: NDArray[np.float64]
+    starts: NDArray[np.intp]
     duration: int
 
 

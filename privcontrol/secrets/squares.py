@@ -43,7 +43,9 @@ from .state_moves import StateMoves
 _LOST = 2.0 ** (2 - ACCURATE_BITS)
 
 
-def squares_of(form: NoiseForm | Split, hidden: Moves, plant: Plant) -> NDArray:
+def squares_of(
+    form: NoiseForm | Split, hidden: Moves, plant: Plant
+) -> NDArray[np.float64]:
     """Return certified y^2 of each move of a run, or of the worst one of a ball."""
     bits = max(FIRST_BITS, hidden.bits)
     pairing = form.pairing_under(hidden, plant)
@@ -80,7 +82,7 @@ def squares_of(form: NoiseForm | Split, hidden: Moves, plant: Plant) -> NDArray:
 
 def _below_largest(
     hidden: StateMoves, form: Callable[[], Pairing], bits: int
-) -> tuple[NDArray, NDArray] | None:
+) -> tuple[NDArray[np.float64], NDArray[np.intp]] | None:
     """Return bounds of y^2 (M,) in doubles, and the moves of which they are not enough.
 
     Those are near the largest one, or have no sharp bound. None where there are many.
@@ -120,8 +122,9 @@ def _below_largest(
 
 
 def _squares(
-    sides: Sequence[tuple[NDArray, NDArray]], columns: NDArray
-) -> tuple[NDArray, NDArray]:
+    sides: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    columns: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return y^2 (m,) of moves (n, m) and bounds of their errors, from a pairing's maps."""
     # rounded, from balls that know `ACCURATE_BITS` of the largest entry
     wrong = EPS * np.abs(columns) + _LOST * np.abs(columns).max(axis=0) + SMALLEST
@@ -138,8 +141,11 @@ def _squares(
 
 
 def _images(
-    matrix: NDArray, errors: NDArray, columns: NDArray, wrong: NDArray
-) -> tuple[NDArray, NDArray]:
+    matrix: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    columns: NDArray[np.float64],
+    wrong: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return M Z (r, M), and bounds of its errors from those of M and Z."""
     sizes = np.abs(matrix)
     entries = np.abs(columns)
@@ -150,7 +156,7 @@ def _images(
     return matrix @ columns, bounds
 
 
-def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray:
+def laplace_shifts(form: NoiseForm, hidden: Moves, plant: Plant) -> NDArray[np.float64]:
     """Return bounds of the sizes of the shifts (r, M) of noise without a scale, by move.
 
     Of several choices of entries that make a move, those of the smaller sum are taken.
@@ -197,7 +203,7 @@ def _maps_to_entries(
     return maps
 
 
-def certified(evaluate: Callable[[], Iterable[Ball]], bits: int) -> NDArray:
+def certified(evaluate: Callable[[], Iterable[Ball]], bits: int) -> NDArray[np.float64]:
     """Upper bounds of the balls that ``evaluate()`` returns, at a sharp precision."""
     while True:
         with working_bits(bits):

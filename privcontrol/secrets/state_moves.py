@@ -40,11 +40,11 @@ class StateMoves(RunMoves):
     """
 
     free: FreeResponse
-    times: NDArray
-    sources: NDArray
-    scales: NDArray
+    times: NDArray[np.intp]
+    sources: NDArray[np.intp]
+    scales: NDArray[np.float64]
     horizon: int
-    radii: NDArray = field(kw_only=True)  # mu of each protected state (q,)
+    radii: NDArray[np.float64] = field(kw_only=True)  # mu of each protected state (q,)
     bits: int = field(kw_only=True)  # working precision of the balls
 
     @classmethod
@@ -52,8 +52,8 @@ class StateMoves(RunMoves):
         cls,
         plant: Plant,
         index: Sequence[int],
-        radii: NDArray,
-        times: NDArray,
+        radii: NDArray[np.float64],
+        times: NDArray[np.intp],
         horizon: int,
     ) -> StateMoves:
         """The moves of some states at some times of a run."""
@@ -122,8 +122,8 @@ class StateMoves(RunMoves):
         return RationalMatrix(moves).transpose()
 
     def read_images(
-        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray]
-    ) -> tuple[NDArray, NDArray] | None:
+        self, matrix: BallMatrix, read: Callable[[Pairs], NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """What is read of pairs M z (r, M) of all moves, and their errors; None if not long."""
         every = self.free.read_past(matrix, self.radii, read)
         if every is None:
@@ -132,7 +132,7 @@ class StateMoves(RunMoves):
         places = self.free.past_places(self.times, self.sources)
         return found[:, places], error[:, places]
 
-    def picked(self, index: NDArray) -> StateMoves:
+    def picked(self, index: NDArray[np.integer]) -> StateMoves:
         """Some of the moves."""
         return replace(
             self,
@@ -152,7 +152,9 @@ class StateMoves(RunMoves):
                 line += entries[row]
         return table
 
-    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+    def output_responses(
+        self, query: Query
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The responses from the plant's past and future, not from rounded moves."""
         if not isinstance(query, OutputQuery):
             return self._rounded.output_responses(query)
@@ -160,7 +162,7 @@ class StateMoves(RunMoves):
         responses = self.responses(query.plant, every)
         return responses, 4 * EPS * np.abs(responses)
 
-    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray[np.float64]]:
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors
 
@@ -175,11 +177,13 @@ class StateMoves(RunMoves):
         return FiniteMoves(self.columns, errors=roundings(self.columns))
 
     @property
-    def axes(self) -> NDArray:
+    def axes(self) -> NDArray[np.float64]:
         """Unit vectors (n, q) of the protected states."""
         return self.free.axes
 
-    def responses(self, plant: Plant, columns: NDArray) -> NDArray:
+    def responses(
+        self, plant: Plant, columns: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
         """O_T z (T p, M) of chosen moves, as windows of one long free response."""
         times = self.times[columns]
         last = self.horizon - 1
@@ -187,7 +191,9 @@ class StateMoves(RunMoves):
         forward = last - int(times.min(initial=last))
         return self._windows(self.free.outputs(plant.C, back, forward), columns, back)
 
-    def _windows(self, long: NDArray, columns: NDArray, back: int) -> NDArray:
+    def _windows(
+        self, long: NDArray[np.float64], columns: NDArray[np.integer], back: int
+    ) -> NDArray[np.float64]:
         """The window (T p, M) that each move has in a response (times, p, q) from -back on."""
         windows = np.empty((self.horizon, long.shape[1], len(columns)))
         for k, column in enumerate(columns.tolist()):
@@ -196,7 +202,7 @@ class StateMoves(RunMoves):
             np.multiply(window, self.scales[column], out=windows[:, :, k])
         return windows.reshape(-1, len(columns))
 
-    def output_sizes(self, plant: Plant, norm: float) -> NDArray:
+    def output_sizes(self, plant: Plant, norm: float) -> NDArray[np.float64]:
         """||O_T z|| of every move (M,), rounded up."""
         one_of(norm, "norm", (1, 2, np.inf))
         C = plant.C
@@ -226,8 +232,11 @@ class StateMoves(RunMoves):
 
 
 def _rounded_blocks(
-    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
-) -> tuple[NDArray, bool]:
+    free: FreeResponse,
+    times: NDArray[np.intp],
+    sources: NDArray[np.intp],
+    scales: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], bool]:
     """Return scaled columns (n, M) as doubles, and whether a row that moves rounds to zero.
 
     It would pass for a state that never moves.
@@ -248,7 +257,10 @@ def _rounded_blocks(
 
 
 def _in_blocks(
-    free: FreeResponse, times: NDArray, sources: NDArray, scales: NDArray
+    free: FreeResponse,
+    times: NDArray[np.intp],
+    sources: NDArray[np.intp],
+    scales: NDArray[np.float64],
 ) -> Iterator[BallMatrix]:
     """Scaled columns of a free response, as many at a time as fit in little memory."""
     at_once = max(1, CACHED // len(free.step))

@@ -174,7 +174,7 @@ class PlantAdjacency(CheckedFields, Secret):
             )
         return index
 
-    def _radii(self, count: int) -> NDArray:
+    def _radii(self, count: int) -> NDArray[np.float64]:
         """Radii (count,) of the signals that move."""
         radii = self.radius
         if isinstance(radii, Mapping):
@@ -192,7 +192,7 @@ class PlantAdjacency(CheckedFields, Secret):
             )
         return np.array(radii)
 
-    def _times_within(self, horizon: int) -> NDArray:
+    def _times_within(self, horizon: int) -> NDArray[np.intp]:
         """Protected sample indices within a horizon, by default all of them."""
         if self.times is None:
             return np.arange(horizon)
@@ -292,7 +292,7 @@ class _OfStates(PlantAdjacency):
             )
         return manifold
 
-    def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray]:
+    def _index_and_radii(self, plant: Plant) -> tuple[list[int], NDArray[np.float64]]:
         """Positions and radii of the protected states."""
         if not plant.order:
             raise ValueError(
@@ -313,7 +313,7 @@ class _OfStates(PlantAdjacency):
     def entering(self, plant: Plant) -> SecretInputs:
         return self.starting(plant, 1)
 
-    def _moves_at_first_sample(self, plant: Plant) -> NDArray:
+    def _moves_at_first_sample(self, plant: Plant) -> NDArray[np.float64]:
         """Return columns mu_k e_k (n, q) by which the protected states move at t = 0."""
         index, radii = self._index_and_radii(plant)
         return np.eye(plant.order)[:, index] * radii

@@ -81,7 +81,7 @@ class TrajectoryManifold(PlantManifold):
 
     _inputs: np.ndarray
 
-    def __init__(self, plant: Plant, horizon: int, inputs: NDArray) -> None:
+    def __init__(self, plant: Plant, horizon: int, inputs: NDArray[np.float64]) -> None:
         self._set(plant=plant, horizon=horizon, _inputs=inputs)
 
     def _identity(self) -> tuple[object, ...]:
@@ -106,21 +106,21 @@ class TrajectoryManifold(PlantManifold):
         )
 
     @cached_property
-    def kernel(self) -> NDArray:  # type: ignore[override]
+    def kernel(self) -> NDArray[np.float64]:  # type: ignore[override]
         """The powers of A below each other, shape (T n, n)."""
         order = self.plant.order
         powers = orbit(self.plant, np.eye(order), self.horizon)
         return real_array(powers.reshape(-1, order), "A^t", copy=False)
 
     @cached_property
-    def origin(self) -> NDArray:  # type: ignore[override]
+    def origin(self) -> NDArray[np.float64]:  # type: ignore[override]
         """The trajectory (T n,) from x(0) = 0 under the public inputs."""
         return response_from_rest(
             to_states(self.plant), self._inputs.T[:, :, None]
         ).ravel()
 
     @cached_property
-    def _equations(self) -> tuple[NDArray, NDArray]:
+    def _equations(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Trajectories obey A x(t) - x(t+1) + B u(t) = 0, t = 0 .. T-2 (DPAM eq. (20))."""
         steps = self.horizon - 1
         now = np.eye(steps, self.horizon)
@@ -132,8 +132,8 @@ class TrajectoryManifold(PlantManifold):
         return real_array(D, "D"), real_array(forced.T.reshape(-1), "b")
 
     def _varying_equations(
-        self, now: NDArray, after: NDArray
-    ) -> tuple[NDArray, NDArray]:
+        self, now: NDArray[np.float64], after: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the manifold's `_equations` with A_t and B_t (DPAM Definition 3)."""
         order = self.plant.order
         D = -np.kron(after, np.eye(order))
@@ -150,7 +150,7 @@ class TrajectoryManifold(PlantManifold):
         still = np.flatnonzero(~self.kernel.any(axis=1))
         return tuple(self.labels[i] for i in still)
 
-    def tangent(self, moves: NDArray) -> NDArray:
+    def tangent(self, moves: NDArray[np.float64]) -> NDArray[np.float64]:
         initial = moves[: self.plant.order]
         size = np.abs(self.kernel) @ np.abs(initial)
         defect = np.abs(moves - self.kernel @ initial)
@@ -163,14 +163,14 @@ class TrajectoryManifold(PlantManifold):
         return initial
 
     def circuit_moves(
-        self, radii: NDArray, charts: str | Iterable[Iterable[int]] = "all"
+        self, radii: NDArray[np.float64], charts: str | Iterable[Iterable[int]] = "all"
     ) -> FiniteMoves:
         sizes = self._sizes(radii).reshape(self.horizon, -1)
         if isinstance(self.plant, VaryingPlant):
             return varying_circuit_moves(self.plant, self.horizon, sizes, charts)
         return trajectory_circuit_moves(self.plant.A, self.horizon, sizes, charts)
 
-    def ball_vertices(self, radii: NDArray) -> FiniteMoves | None:
+    def ball_vertices(self, radii: NDArray[np.float64]) -> FiniteMoves | None:
         return None
 
     @cached_property
@@ -219,13 +219,13 @@ class OutputQuery(PlantQuery):
         )
 
     @cached_property
-    def response(self) -> NDArray:
+    def response(self) -> NDArray[np.float64]:
         """The observability stack, shape (T p, n)."""
         stack = observability_stack(self.plant, self.manifold.horizon)
         return real_array(stack, "C A^t", copy=False)
 
     @cached_property
-    def rounding(self) -> NDArray:
+    def rounding(self) -> NDArray[np.float64]:
         horizon = self.manifold.horizon
         order = self.plant.order
         powers = np.abs(self.manifold.kernel)
@@ -304,7 +304,7 @@ def trajectory_manifold(
 
 def observability_stack(
     sys: Plants | Plant, horizon: int, *, period: int | None = None
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return O_T = [C; C A; ...; C A^(T-1)] (T p, n), time-major (DPAM section 5.2).
 
     For a list of plants it is [C_0; C_1 A_0; C_2 A_1 A_0; ...]. Parameters and errors
@@ -370,9 +370,9 @@ def output_query(
 
 
 def trajectory_circuit_moves(
-    A: NDArray,
+    A: NDArray[np.float64],
     horizon: int,
-    radii: NDArray,
+    radii: NDArray[np.float64],
     charts: str | Iterable[Iterable[int]] = "all",
 ) -> FiniteMoves:
     """Return the worst moves of Definition 4 over trajectories of x(t+1) = A x(t) + input.
@@ -418,7 +418,7 @@ def trajectory_circuit_moves(
 def varying_circuit_moves(
     plant: VaryingPlant,
     horizon: int,
-    radii: NDArray,
+    radii: NDArray[np.float64],
     charts: str | Iterable[Iterable[int]],
 ) -> FiniteMoves:
     """Return `trajectory_circuit_moves` of a plant that varies, whose circuits share nothing."""
@@ -435,7 +435,9 @@ def varying_circuit_moves(
 
 
 def _moves_on(
-    stack: RationalMatrix, radii: NDArray, charts: str | Iterable[Iterable[int]]
+    stack: RationalMatrix,
+    radii: NDArray[np.float64],
+    charts: str | Iterable[Iterable[int]],
 ) -> FiniteMoves:
     """Return the worst moves, as those of x(0), of all entries of a stack (T n, n)."""
     size, n = stack.nrows(), stack.ncols()
@@ -449,7 +451,9 @@ def _moves_on(
     return FiniteMoves(columns, errors=EPS * np.abs(columns))
 
 
-def _shared_moves(A: RationalMatrix, horizon: int, radius: NDArray) -> NDArray:
+def _shared_moves(
+    A: RationalMatrix, horizon: int, radius: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the worst moves (n, M) of all shifts of the sets that start at time 0."""
     n = A.nrows()
     future = _powers(A, horizon)
@@ -489,7 +493,7 @@ def _powers(A: RationalMatrix, count: int) -> list[tuple[IntegerMatrix, Integer]
 
 def _states(
     powers: list[tuple[IntegerMatrix, Integer]], directions: list[list[int]]
-) -> NDArray:
+) -> NDArray[np.float64]:
     """Return the states A^t z (times, n, M) in units of the largest entry of each z."""
     columns = IntegerMatrix(directions).transpose()
     largest = [max(map(abs, z)) for z in directions]

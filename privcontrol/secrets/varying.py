@@ -67,9 +67,9 @@ class VaryingMoves(BallMoves, RunMoves):
     """
 
     plant: VaryingPlant = field(kw_only=True)
-    times: NDArray = field(kw_only=True)
-    sources: NDArray = field(kw_only=True)
-    scales: NDArray = field(kw_only=True)
+    times: NDArray[np.intp] = field(kw_only=True)
+    sources: NDArray[np.intp] = field(kw_only=True)
+    scales: NDArray[np.float64] = field(kw_only=True)
     horizon: int = field(kw_only=True)
 
     @classmethod
@@ -77,8 +77,8 @@ class VaryingMoves(BallMoves, RunMoves):
         cls,
         plant: VaryingPlant,
         index: Sequence[int],
-        radii: NDArray,
-        times: NDArray,
+        radii: NDArray[np.float64],
+        times: NDArray[np.intp],
         horizon: int,
     ) -> VaryingMoves:
         """Return the moves of some states at some times."""
@@ -116,7 +116,9 @@ class VaryingMoves(BallMoves, RunMoves):
         index = self.sources[self.times == times[0]]
         return spanned_back(self.plant, np.eye(self.plant.order)[:, index], times)
 
-    def responses(self, plant: Plant, columns: NDArray) -> NDArray:
+    def responses(
+        self, plant: Plant, columns: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
         """C_t Phi(t, j) mu_k e_k (T p, M) of chosen moves, rounded from balls."""
         axes = np.eye(self.plant.order)[:, self.sources[columns]] * self.scales[columns]
         size = self.horizon * self.plant.output_count * len(columns)
@@ -124,7 +126,7 @@ class VaryingMoves(BallMoves, RunMoves):
         found = run_responses(self.plant, axes, self.times[columns], self.horizon)
         return found.reshape(-1, len(columns))
 
-    def output_sizes(self, plant: Plant, norm: float) -> NDArray:
+    def output_sizes(self, plant: Plant, norm: float) -> NDArray[np.float64]:
         """||O_T z|| of every move (M,), rounded up; for the 2-norm by the Gramian."""
         one_of(norm, "norm", (1, 2, np.inf))
         if norm != 2:
@@ -148,13 +150,15 @@ class VaryingMoves(BallMoves, RunMoves):
         sizes = np.array(found)
         return np.where(sizes > 0, round_up(sizes, 2), 0.0)  # zero is exact
 
-    def output_responses(self, query: Query) -> tuple[NDArray, NDArray]:
+    def output_responses(
+        self, query: Query
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         plant = getattr(query, "plant", None)
         if plant != self.plant:
             return super().output_responses(query)
         responses = self.responses(self.plant, np.arange(len(self.times)))
         return responses, 4 * EPS * np.abs(responses)
 
-    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray]:
+    def ball_responses(self, query: Query) -> tuple[BallMatrix, NDArray[np.float64]]:
         responses, errors = self.output_responses(query)
         return ball_matrix(responses), errors

@@ -32,7 +32,7 @@ class Allowed:
 
     expected: Expected
     cost: float
-    squares: NDArray
+    squares: NDArray[np.float64]
 
     @classmethod
     def of(

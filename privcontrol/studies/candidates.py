@@ -49,8 +49,8 @@ def unmeasured(loop: LoopData, samples: Horizon = NO_HORIZON) -> LoopData:
 
 def _with_filter(
     loop: LoopData,
-    correct: NDArray,
-    advance: NDArray,
+    correct: NDArray[np.float64],
+    advance: NDArray[np.float64],
     samples: Horizon = NO_HORIZON,
 ) -> LoopData:
     """The same loop with a constant observer of other gains."""
@@ -170,7 +170,7 @@ def is_shaped(loop: LoopData) -> bool:
 
 def let_fall(
     found: list[Result],
-    losses: NDArray,
+    losses: NDArray[np.float64],
     delta: float,
     expected: Expected,
     design: str,

@@ -181,7 +181,7 @@ def tradeoff(
     expected: Expected = InSteadyState()
     if samples.ends:
         prior = semidefinite(P0, "P0", plant.order)
-        times = plant.step * np.arange(samples)
+        times = plant.step * np.arange(samples, dtype=float)
         expected = OverRun(prior, times, reference, initial_state)
         kinds = ("contracting", "chain", "unstable")
         warn_of_costly_modes(plant, secret, int(samples), kinds)
@@ -216,7 +216,7 @@ def _checked_designs(designs: object, samples: Horizon) -> list[str]:
     return [one_of(design, "designs", known) for design in designs]
 
 
-def _checked_epsilons(epsilons: ArrayLike) -> NDArray:
+def _checked_epsilons(epsilons: ArrayLike) -> NDArray[np.float64]:
     """Return one epsilon or more as an array (k,)."""
     losses = np.atleast_1d(real_array(epsilons, "epsilons"))
     if losses.ndim != 1 or not losses.size:

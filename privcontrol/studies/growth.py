@@ -63,8 +63,8 @@ class HorizonGrowth:
     array([1., 1.])
     """
 
-    horizons: NDArray
-    least_noise: NDArray
+    horizons: NDArray[np.intp]
+    least_noise: NDArray[np.float64]
     modes: tuple[Mode, ...]
     step: float
     outputs: tuple[str, ...]
@@ -111,7 +111,7 @@ class HorizonGrowth:
         1
         """
         ax = own_axes(ax)
-        lengths = self.horizons
+        lengths = self.horizons.astype(float)
         clock = "samples"
         if time_unit is not None:
             lengths = self.step * lengths

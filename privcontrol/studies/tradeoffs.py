@@ -96,7 +96,7 @@ class Tradeoff:
     1.0
     """
 
-    epsilons: NDArray
+    epsilons: NDArray[np.float64]
     delta: float
     horizon: Horizon
     costs: dict[str, tuple[LoopCost, ...]]
@@ -105,7 +105,7 @@ class Tradeoff:
     loops: dict[str, tuple[PrivateLoop, ...]]
     expected: Expected = field(repr=False)
 
-    def total(self, design: str) -> NDArray:
+    def total(self, design: str) -> NDArray[np.float64]:
         """Total costs (E,) of a ``design``. `ValueError` if it was not asked for.
 
         Parameters
@@ -137,7 +137,7 @@ class Tradeoff:
     def _plant(self) -> Plant:
         return next(iter(self.loops.values()))[0].data.side.plant
 
-    def rms(self, design: str, state: str) -> NDArray:
+    def rms(self, design: str, state: str) -> NDArray[np.float64]:
         """Largest root-mean-square errors (E,) of a ``state`` over the run, in its unit.
 
         They count everything that the costs of the ``design`` count.
@@ -160,7 +160,7 @@ class Tradeoff:
         ]
         return np.sqrt(np.max(errors, axis=2)[:, place])
 
-    def detections(self, design: str, false_alarm: float) -> NDArray:
+    def detections(self, design: str, false_alarm: float) -> NDArray[np.float64]:
         """Largest detection rates (E,) of tests with a rate of false alarms.
 
         They are for one ``design``, at a rate ``false_alarm``.

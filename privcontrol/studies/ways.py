@@ -110,9 +110,9 @@ class Option:
     """
 
     way: str
-    std: NDArray
-    secret: NDArray
-    signal: NDArray | None
+    std: NDArray[np.float64]
+    secret: NDArray[np.float64]
+    signal: NDArray[np.float64] | None
     price: float | None
     detection: float
     verdict: str
@@ -410,7 +410,7 @@ class _Public:
             public.weights.check_run(samples)
             law = design.law(public.side, public.weights, None, samples)
             timed = replace(design, horizon=samples)
-            times = public.side.plant.step * np.arange(samples)
+            times = public.side.plant.step * np.arange(samples, dtype=float)
             return cls(
                 PrivateLoop(replace(public, law=law, design=timed)),
                 OverRun(design.P0, times),
@@ -430,7 +430,7 @@ class _Public:
         return isinstance(self.expected, OverRun)
 
     @cached_property
-    def signal(self) -> NDArray:
+    def signal(self) -> NDArray[np.float64]:
         """Root mean squares (p,) of the true outputs."""
         return np.sqrt(self.expected.output_squares(self.loop.data))
 
@@ -477,7 +477,7 @@ def _blind_in_steady_state(loop: LoopData, public: float) -> float | None:
     if spectral_radius(states) >= 1:
         return None
     spread = reachability_gramian(states)
-    cost = float(np.trace(cast("NDArray", weights.Q) @ spread))
+    cost = float(np.trace(cast("NDArray[np.float64]", weights.Q) @ spread))
     return cost / public - 1
 
 
@@ -653,9 +653,9 @@ def _on_site(sys: ct.StateSpace, controller: ct.StateSpace) -> ct.StateSpace:
 
 
 def _verdict(
-    std: NDArray,
-    secret: NDArray,
-    signal: NDArray | None,
+    std: NDArray[np.float64],
+    secret: NDArray[np.float64],
+    signal: NDArray[np.float64] | None,
     price: float | None,
     blind: float | None,
     measured: str = "the secret",

@@ -247,7 +247,9 @@ def _samples(delay: float, name: str, period: float) -> tuple[int, float]:
     return whole, samples - whole
 
 
-def _held(A: NDArray, column: NDArray, time: float) -> NDArray:
+def _held(
+    A: NDArray[np.float64], column: NDArray[np.float64], time: float
+) -> NDArray[np.float64]:
     """Return what an input that is held for some time adds to the state."""
     order = len(A)
     both = np.zeros((order + 1, order + 1))

@@ -190,7 +190,7 @@ def _hinf_bound(system: LinearSystem) -> float:
 def _estimate(system: LinearSystem) -> float:
     """The H-infinity norm of a stable system from below, at the highest peak of a grid."""
 
-    def lost(angle: NDArray | float) -> NDArray:
+    def lost(angle: NDArray[np.float64] | float) -> NDArray[np.float64]:
         points = np.exp(1j * np.atleast_1d(angle))
         responses = frequency_response(system, points)
         return -np.linalg.norm(responses, 2, axis=(1, 2))
@@ -207,7 +207,9 @@ def _estimate(system: LinearSystem) -> float:
     return -float(min(sizes[k], found.fun))
 
 
-def _storage(system: LinearSystem, bound: float, slack: float) -> NDArray | None:
+def _storage(
+    system: LinearSystem, bound: float, slack: float
+) -> NDArray[np.float64] | None:
     """The stabilising Riccati solution with C'C + slack I in place of C'C, if any."""
     A, B, C, D = system.matrices
     C, D = C / bound, D / bound
@@ -223,7 +225,7 @@ def _storage(system: LinearSystem, bound: float, slack: float) -> NDArray | None
     return square * (P + P.T) / 2
 
 
-def _proven(system: LinearSystem, storage: NDArray, bound: float) -> bool:
+def _proven(system: LinearSystem, storage: NDArray[np.float64], bound: float) -> bool:
     """Return whether the bounded-real inequality is proven for the float matrices as given."""
     A, B, C, D = system.in_balls().matrices
     P = ball_matrix(storage)

@@ -30,7 +30,9 @@ from ..numerics.thresholds import BLOCK, CACHED, DOUBLINGS, NEGLIGIBLE
 #: An array, a ball matrix or a rational matrix.
 Matrix: TypeAlias = Any
 #: A, B, C and D, with a leading axis of samples.
-Stacks: TypeAlias = tuple[NDArray, NDArray, NDArray, NDArray]
+Stacks: TypeAlias = tuple[
+    NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
+]
 
 #: Samples that are computed together. A^64 of a plant has no modes that leave the range of
 #: doubles.
@@ -55,7 +57,7 @@ class LinearSystem(ByContent, Saved):
     D: Matrix
 
     @classmethod
-    def gain(cls, D: NDArray) -> LinearSystem:
+    def gain(cls, D: NDArray[np.float64]) -> LinearSystem:
         """Return the system without states y = D u."""
         D = np.atleast_2d(np.asarray(D, float))
         outputs, inputs = D.shape
@@ -152,7 +154,9 @@ class LinearSystem(ByContent, Saved):
 
     # -- responses over time -----------------------------------------------------------
 
-    def free_response(self, states: NDArray, samples: int) -> NDArray:
+    def free_response(
+        self, states: NDArray[np.float64], samples: int
+    ) -> NDArray[np.float64]:
         """Return C A^t X (T p, r), time-major, for columns X (n, r) of initial states.
 
         It goes one step at a time up to `LEAP` samples, and from there on by so many at
@@ -190,14 +194,14 @@ class LinearSystem(ByContent, Saved):
             outputs[whole * length :] = frames.swapaxes(0, 1)
         return outputs.reshape(samples * rows, columns)
 
-    def impulse_response(self, samples: int) -> NDArray:
+    def impulse_response(self, samples: int) -> NDArray[np.float64]:
         """Return D, C B, C A B, ..., shape (samples, p, q)."""
         later = self.free_response(self.B, samples - 1)
         return np.vstack([self.D, later]).reshape(samples, *self.D.shape)
 
     def run(
-        self, start: NDArray, inputs: NDArray, first: int = 0
-    ) -> tuple[NDArray, NDArray]:
+        self, start: NDArray[np.float64], inputs: NDArray[np.float64], first: int = 0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return outputs (runs, T, p), and the states (runs, n) after the last sample.
 
         ``start`` (runs, n) are states before the first of the ``inputs`` (runs, T, q),
@@ -222,7 +226,7 @@ class Autoregression(LinearSystem):
     """
 
     @classmethod
-    def of(cls, coefficients: NDArray, std: float) -> Self:
+    def of(cls, coefficients: NDArray[np.float64], std: float) -> Self:
         """Return that of coefficients (p,) a_1, ..., a_p and the size s > 0 of its input."""
         order = len(coefficients)
         A = np.eye(order, k=-1)
@@ -231,7 +235,7 @@ class Autoregression(LinearSystem):
         return cls(A, std * np.eye(order, 1), C, np.array([[std]]))
 
     @property
-    def coefficients(self) -> NDArray:
+    def coefficients(self) -> NDArray[np.float64]:
         """a_1, ..., a_p."""
         return -self.C[0]
 
@@ -322,7 +326,9 @@ class VaryingSystem(LinearSystem):
         chosen = list(inputs)
         return VaryingSystem((A, B[:, :, chosen], C, D[:, :, chosen]))
 
-    def free_response(self, states: NDArray, samples: int) -> NDArray:
+    def free_response(
+        self, states: NDArray[np.float64], samples: int
+    ) -> NDArray[np.float64]:
         """Return C_t Phi(t, 0) X (T p, r), time-major, for columns X (n, r)."""
         outputs = np.empty((samples, self.output_count, states.shape[1]))
         A, _, C, _ = self.along
@@ -331,7 +337,7 @@ class VaryingSystem(LinearSystem):
             states = A[t] @ states
         return outputs.reshape(samples * self.output_count, states.shape[1])
 
-    def impulse_response(self, samples: int) -> NDArray:
+    def impulse_response(self, samples: int) -> NDArray[np.float64]:
         """Refuse inputs, whose responses differ by the sample at which they enter."""
         if self.input_count:
             raise ct.ControlArgument(
@@ -340,8 +346,8 @@ class VaryingSystem(LinearSystem):
         return np.zeros((samples, self.output_count, 0))
 
     def run(
-        self, start: NDArray, inputs: NDArray, first: int = 0
-    ) -> tuple[NDArray, NDArray]:
+        self, start: NDArray[np.float64], inputs: NDArray[np.float64], first: int = 0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         outputs = np.empty((*inputs.shape[:2], self.output_count))
         for k in range(inputs.shape[1]):
             A, B, C, D = (matrices[first + k] for matrices in self.along)
@@ -396,14 +402,16 @@ def sum_of(first: LinearSystem, second: LinearSystem) -> LinearSystem:
     return VaryingSystem((A, B, C[:, :p] + C[:, p:], D[:, :p] + D[:, p:]))
 
 
-def _along(system: LinearSystem, samples: int) -> list[NDArray]:
+def _along(system: LinearSystem, samples: int) -> list[NDArray[np.float64]]:
     """Return the matrices of a system at so many samples."""
     if isinstance(system, VaryingSystem):
         return [matrices[:samples] for matrices in system.along]
     return [np.broadcast_to(one, (samples, *one.shape)) for one in system.matrices]
 
 
-def _diagonal(first: NDArray, second: NDArray) -> NDArray:
+def _diagonal(
+    first: NDArray[np.float64], second: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return stacks of matrices (T, a, b) and (T, c, d) as blocks on a diagonal."""
     samples, rows, columns = first.shape
     _, below, beyond = second.shape
@@ -452,13 +460,17 @@ def _to_states(system: LinearSystem) -> LinearSystem:
 # -- what systems of arrays do -----------------------------------------------------------
 
 
-def orbit(system: LinearSystem, states: NDArray, samples: int) -> NDArray:
+def orbit(
+    system: LinearSystem, states: NDArray[np.float64], samples: int
+) -> NDArray[np.float64]:
     """Return A^t X (T, n, r) for columns X (n, r) of initial states."""
     stacked = to_states(system).free_response(states, samples)
     return stacked.reshape(samples, system.order, -1)
 
 
-def response_from_rest(system: LinearSystem, inputs: NDArray) -> NDArray:
+def response_from_rest(
+    system: LinearSystem, inputs: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return outputs (T, p, r) from rest, for inputs (T, q, r) side by side."""
     if system.varies:
         rest = np.zeros((inputs.shape[2], system.order))
@@ -472,7 +484,7 @@ def response_from_rest(system: LinearSystem, inputs: NDArray) -> NDArray:
     return outputs
 
 
-def poles_of(system: LinearSystem) -> NDArray:
+def poles_of(system: LinearSystem) -> NDArray[np.inexact]:
     """Return the eigenvalues of A (n,)."""
     return np.linalg.eigvals(system.A)
 
@@ -482,7 +494,9 @@ def spectral_radius(system: LinearSystem) -> float:
     return float(np.abs(poles_of(system)).max(initial=0.0))
 
 
-def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
+def frequency_response(
+    system: LinearSystem, points: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
     """Return C (z I - A)^-1 B + D at complex points z (N,), shape (N, p, q)."""
     if len(points) > system.order:
         return _triangular_response(system, points)
@@ -497,7 +511,9 @@ def frequency_response(system: LinearSystem, points: NDArray) -> NDArray:
     return np.concatenate(responses)
 
 
-def _triangular_response(system: LinearSystem, points: NDArray) -> NDArray:
+def _triangular_response(
+    system: LinearSystem, points: NDArray[np.complex128]
+) -> NDArray[np.complex128]:
     """`frequency_response` at many points, behind one Schur form A = Q T Q^*.
 
     Substitution takes O(n^2) operations at each point. The states have units that balance
@@ -515,36 +531,38 @@ def _triangular_response(system: LinearSystem, points: NDArray) -> NDArray:
     return np.einsum("pk,knq->npq", reading, states) + system.D
 
 
-def reachability_gramian(system: LinearSystem) -> NDArray:
+def reachability_gramian(system: LinearSystem) -> NDArray[np.float64]:
     """Return P = A P A^T + B B^T of a stable system, its covariance in white noise."""
     return _gramian(system.A, system.B)
 
 
-def observability_gramian(system: LinearSystem) -> NDArray:
+def observability_gramian(system: LinearSystem) -> NDArray[np.float64]:
     """Return Q = A^T Q A + C^T C of a stable system, the energy x^T Q x of a state."""
     return _gramian(system.A.T, system.C.T)
 
 
-def _balanced(A: NDArray) -> tuple[NDArray, NDArray]:
+def _balanced(
+    A: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return units (n,) of the states that balance A, and A in these units."""
     _, (sizes, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
     return sizes, A / sizes[:, None] * sizes
 
 
-def _gramian(A: NDArray, B: NDArray) -> NDArray:
+def _gramian(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
     """The solution of P = A P A^T + B B^T, with states in units that balance A."""
     sizes, balanced = _balanced(A)
     units = np.outer(sizes, sizes)
     return units * scipy.linalg.solve_discrete_lyapunov(balanced, B @ B.T / units)
 
 
-def impulse_energies(system: LinearSystem) -> NDArray:
+def impulse_energies(system: LinearSystem) -> NDArray[np.float64]:
     """Return the energy (q,) of the response to an impulse at each input."""
     later = np.sum(system.B * (observability_gramian(system) @ system.B), axis=0)
     return later + np.sum(system.D**2, axis=0)
 
 
-def output_variances(system: LinearSystem) -> NDArray:
+def output_variances(system: LinearSystem) -> NDArray[np.float64]:
     """Return variances (p,) of the outputs of a stable system in white noise.
 
     A root of the states' covariance is summed, so large states that cancel in an output
@@ -561,7 +579,9 @@ def output_variances(system: LinearSystem) -> NDArray:
     return np.sum((system.C @ root) ** 2, axis=1) + np.sum(system.D**2, axis=1)
 
 
-def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> NDArray:
+def reached_states(
+    links: NDArray[np.bool_], start: NDArray[np.bool_], steps: int | None = None
+) -> NDArray[np.bool_]:
     """Return the mask (n,) of states that a path of so many links leads to from a start.
 
     ``links[i, j]`` says that state j enters state i. By default paths have any length.
@@ -578,7 +598,9 @@ def reached_states(links: NDArray, start: NDArray, steps: int | None = None) -> 
 # -- covariances and prices ---------------------------------------------------------------
 
 
-def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDArray:
+def semidefinite(
+    value: ArrayLike, name: str, size: int, hint: str = ""
+) -> NDArray[np.float64]:
     """A symmetric positive semidefinite matrix (size, size).
 
     It is made of itself, its diagonal, or a multiple of the identity. ``hint`` ends the
@@ -607,14 +629,14 @@ def semidefinite(value: ArrayLike, name: str, size: int, hint: str = "") -> NDAr
     return array
 
 
-def narrowed(root: NDArray) -> NDArray:
+def narrowed(root: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a root M with the same M M^T, with at most as many columns as rows."""
     if root.shape[1] <= len(root):
         return root
     return np.linalg.qr(root.T).R.T
 
 
-def root(covariance: NDArray) -> NDArray:
+def root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """A square root M (size, size) with M M^T = covariance.
 
     It is that of the correlations, so it is as precise for entries in units far apart.
@@ -622,7 +644,7 @@ def root(covariance: NDArray) -> NDArray:
     return _root(covariance, 0.0)
 
 
-def singular_root(covariance: NDArray) -> NDArray:
+def singular_root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """A `root` in which a direction is zero whose variance is that of rounding.
 
     For covariances that say what is known exactly. Rounding of 1e-16 has a root of 1e-8,
@@ -631,7 +653,7 @@ def singular_root(covariance: NDArray) -> NDArray:
     return _root(covariance, NEGLIGIBLE)
 
 
-def _root(covariance: NDArray, least: float) -> NDArray:
+def _root(covariance: NDArray[np.float64], least: float) -> NDArray[np.float64]:
     """A root without what is below some part of the largest correlation."""
     sizes = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     if len(sizes) == 1:
@@ -688,7 +710,9 @@ def _columns(matrix: Matrix, index: Sequence[int]) -> Matrix:
     return submatrix(matrix, range(matrix.nrows()), index)
 
 
-def _rounded_columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
+def _rounded_columns(
+    array: NDArray[np.float64], rounded: Collection[int]
+) -> BallMatrix:
     matrix = ball_matrix(array)
     for j in rounded:
         for i in range(matrix.nrows()):
@@ -697,7 +721,9 @@ def _rounded_columns(array: NDArray, rounded: Collection[int]) -> BallMatrix:
     return matrix
 
 
-def mapped(matrix: NDArray, vectors: NDArray) -> NDArray:
+def mapped(
+    matrix: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return a matrix times vectors (..., k), in bits that do not depend on their number."""
     return np.einsum("ij,...j->...i", matrix, vectors)
 
@@ -895,7 +921,7 @@ class Plant(SampledSystem, LinearSystem):
             )
 
 
-def _listed(names: Sequence[str], entries: NDArray) -> str:
+def _listed(names: Sequence[str], entries: NDArray[np.float64]) -> str:
     """Return the names whose entries are not zero, as a list in words."""
     return ", ".join(compress(names, entries != 0))
 

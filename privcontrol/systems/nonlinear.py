@@ -105,12 +105,16 @@ class NonlinearPlant(SampledSystem):
             return self.update.text
         return ""
 
-    def next_states(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+    def next_states(
+        self, t: float, states: NDArray[np.float64], inputs: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """x(t+1) (n,) or (n, trials) of states and inputs (m,) or (m, trials)."""
         given = self.called(self.update, t, states, inputs)
         return _rows(given, self.order, states.shape, "update function")
 
-    def read_outputs(self, t: float, states: NDArray, inputs: NDArray) -> NDArray:
+    def read_outputs(
+        self, t: float, states: NDArray[np.float64], inputs: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """y(t) (p,) or (p, trials)."""
         count = len(self.outputs)
         if self.read is None:
@@ -119,7 +123,11 @@ class NonlinearPlant(SampledSystem):
         return _rows(given, count, states.shape, "output function")
 
     def called(
-        self, function: Callable[..., Any], t: float, states: NDArray, inputs: NDArray
+        self,
+        function: Callable[..., Any],
+        t: float,
+        states: NDArray[Any],
+        inputs: NDArray[Any],
     ) -> Any:
         """Return what the user's function returns for copies of its arguments."""
         return function(t, states.copy(), inputs.copy(), dict(self.params))
@@ -138,7 +146,9 @@ def entries_of(values: ArrayLike) -> list[Any]:
     return np.ravel(np.asarray(values, object)).tolist()
 
 
-def _rows(given: ArrayLike, count: int, shape: tuple[int, ...], what: str) -> NDArray:
+def _rows(
+    given: ArrayLike, count: int, shape: tuple[int, ...], what: str
+) -> NDArray[np.float64]:
     """Read what a function returned as (count,) or (count, trials)."""
     if isinstance(given, (list, tuple)):
         given = np.stack([np.broadcast_to(row, shape[1:]) for row in given])
@@ -167,9 +177,9 @@ class _Integrated:
         return f"sampled every {self.step:g} by {self.method}, {steps} a sample"
 
     def __call__(
-        self, t: float, x: NDArray, u: NDArray, params: Mapping[str, object]
-    ) -> NDArray:
-        def rate(time: float, state: NDArray) -> NDArray:
+        self, t: float, x: NDArray[Any], u: NDArray[Any], params: Mapping[str, object]
+    ) -> NDArray[Any]:
+        def rate(time: float, state: NDArray[Any]) -> NDArray[Any]:
             values = self.rate(time, state, u, params)
             if state.dtype == object:
                 return np.array(entries_of(values), object)
@@ -273,8 +283,8 @@ class NotEnclosedError(TypeError):
 
 
 def differentiate(
-    function: Callable[[NDArray], Any], box: Sequence[tuple[float, float]]
-) -> tuple[NDArray, NDArray]:
+    function: Callable[[NDArray[np.float64]], Any], box: Sequence[tuple[float, float]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Enclosures of a function's values and of its derivatives over a box.
 
     Parameters

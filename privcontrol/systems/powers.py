@@ -66,7 +66,7 @@ _LONG = 1 << 12
 _MOST_RATIONAL_STATES = 24
 
 
-def seen_states(plant: Plant, horizon: int) -> NDArray:
+def seen_states(plant: Plant, horizon: int) -> NDArray[np.bool_]:
     """Mask (n,) of the states that some output can see within the horizon.
 
     It follows from the zeros of A and C alone.
@@ -77,7 +77,7 @@ def seen_states(plant: Plant, horizon: int) -> NDArray:
     return reached_states(plant.A.T != 0, seen, min(plant.order, horizon - 1))
 
 
-def delayed_inputs(A: NDArray) -> NDArray:
+def delayed_inputs(A: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask (n,) of the states that only inputs and other such states drive.
 
     They are inputs of up to n samples ago. It follows from the zeros of A alone.
@@ -89,12 +89,12 @@ def delayed_inputs(A: NDArray) -> NDArray:
     return delays
 
 
-def delayed_outputs(A: NDArray) -> NDArray:
+def delayed_outputs(A: NDArray[Any]) -> NDArray[np.bool_]:
     """Mask (n,) of other states that drive only each other, such as readings of the past."""
     return delayed_inputs(A.T) & ~delayed_inputs(A)
 
 
-def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
+def backward(A: NDArray[np.float64], *, exact: bool = False) -> tuple[Any, Any]:
     """One step back in time, and the delayed outputs that belong to the other states.
 
     Both are square matrices (n, n) of rationals or balls. They act on states that are no
@@ -117,7 +117,7 @@ def backward(A: NDArray, *, exact: bool = False) -> tuple[Any, Any]:
     return follow * inverse, follow
 
 
-def tell_apart(plant: Plant, rows: NDArray, horizon: int) -> bool:
+def tell_apart(plant: Plant, rows: NDArray[np.intp], horizon: int) -> bool:
     """Return whether outputs distinguish any two values of these states, the others held.
 
     It is decided exactly. Beyond 24 states it is not decided, and the answer is False.
@@ -180,7 +180,7 @@ def distinguishes_all(plant: Plant, samples: int) -> bool:
 
 
 def residue_response(
-    plant: Plant, states: NDArray | None, samples: int
+    plant: Plant, states: NDArray[np.float64] | None, samples: int
 ) -> list[SupportsInt]:
     """C A^t X (T p, r) of a plant modulo a prime, its entries row by row; X may be I."""
     A, rows = residues(plant.A), residues(plant.C)
@@ -205,7 +205,12 @@ class FreeResponse:
     is_long = False
 
     def __init__(
-        self, A: NDArray, V: NDArray, back: int, forward: int, held: bool
+        self,
+        A: NDArray[np.float64],
+        V: NDArray[np.float64],
+        back: int,
+        forward: int,
+        held: bool,
     ) -> None:
         self.step = A
         self._forward = forward
@@ -219,8 +224,8 @@ class FreeResponse:
     @classmethod
     def of(
         cls,
-        A: NDArray,
-        V: NDArray,
+        A: NDArray[np.float64],
+        V: NDArray[np.float64],
         back: int,
         forward: int,
         followed: bool = False,
@@ -328,7 +333,7 @@ class FreeResponse:
         with working_bits(self.bits):
             return [*self._known, *self._orbit("+", self._forward)]
 
-    def _places(self, times: NDArray) -> NDArray:
+    def _places(self, times: NDArray[np.intp]) -> NDArray[np.intp]:
         """Where each time stands: the past comes first, its latest time at its head."""
         return np.where(times < 0, -1 - times, self.back + times)
 
@@ -338,7 +343,12 @@ class FreeResponse:
         times = np.full(self._width, t)
         return self.columns(times, sources, np.ones(self._width))
 
-    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+    def columns(
+        self,
+        times: NDArray[np.intp],
+        sources: NDArray[np.intp],
+        scales: NDArray[np.float64],
+    ) -> BallMatrix:
         """Columns (n, M) of A^t V, each of its own time and source, times its own number."""
         places = self._places(times) * self._width + sources
         every = self._blocks if (times > 0).any() else self._known
@@ -355,7 +365,7 @@ class FreeResponse:
                 [[x[i, k] * scale for x, k, scale in chosen] for i in rows]
             )
 
-    def nearest_past(self, radii: NDArray) -> NDArray | None:
+    def nearest_past(self, radii: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """A^t V diag(radii) for t = 0, -1, .. as the nearest doubles (n, times q), in time.
 
         None where it is not long, or pairs of doubles do not tell them.
@@ -363,27 +373,35 @@ class FreeResponse:
         return None
 
     def read_past(
-        self, C: BallMatrix, radii: NDArray, read: Callable[[Pairs], NDArray]
-    ) -> tuple[NDArray, NDArray] | None:
+        self,
+        C: BallMatrix,
+        radii: NDArray[np.float64],
+        read: Callable[[Pairs], NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """What is read of pairs C A^t V diag(radii) for t = 0, -1, .., and their errors.
 
         Both are (p, times q), in time. None where the past is not long.
         """
         return None
 
-    def past_places(self, times: NDArray, sources: NDArray) -> NDArray | slice:
+    def past_places(
+        self, times: NDArray[np.intp], sources: NDArray[np.intp]
+    ) -> NDArray[np.intp] | slice:
         """Where columns of these sources stand there, so many samples before t = 0."""
         places = times * self._width
         places += sources
         return consecutive(places)
 
-    def states(self) -> NDArray:
+    def states(self) -> NDArray[np.float64]:
         """A^t V as doubles, shape (times, n, q), each entry rounded."""
         return self._in_time(self._blocks)
 
     def outputs(
-        self, C: NDArray, back: int | None = None, forward: int | None = None
-    ) -> NDArray:
+        self,
+        C: NDArray[np.float64],
+        back: int | None = None,
+        forward: int | None = None,
+    ) -> NDArray[np.float64]:
         """C A^t V as doubles for t = -back .. forward, (times, p, q), each entry rounded.
 
         They go as far as there are states by default.
@@ -392,7 +410,7 @@ class FreeResponse:
         forward = self._forward if forward is None else forward
         return self._outputs(C)[self.back - back : self.back + forward + 1]
 
-    def _outputs(self, C: NDArray) -> NDArray:
+    def _outputs(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """C A^t V at all times as doubles, rounded from balls."""
         if self._width > max(_NARROW, len(C)) and self._forward:
             found = self._by_rows(C)
@@ -402,7 +420,7 @@ class FreeResponse:
             matrix = ball_matrix(C)
             return self._in_time([matrix * block for block in self._blocks])
 
-    def _by_rows(self, C: NDArray) -> NDArray | None:
+    def _by_rows(self, C: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Return `outputs` from the rows C A^t, None where they are not accurate.
 
         They take p columns of balls a sample, where states take q.
@@ -423,14 +441,14 @@ class FreeResponse:
         times = np.arange(-self.back, 1)
         return np.concatenate([frames[self._places(times)], future])
 
-    def _later(self, C: NDArray) -> BallMatrix:
+    def _later(self, C: NDArray[np.float64]) -> BallMatrix:
         """C A^t V (T p, q) for t = 1 .. T, from rows."""
         A = ball_matrix(self.step)
         rows = moved_on(A, ball_matrix(C), self._forward)
         start = self._start()
         return rows if start == A**0 else rows * start
 
-    def _in_time(self, blocks: list[BallMatrix]) -> NDArray:
+    def _in_time(self, blocks: list[BallMatrix]) -> NDArray[np.float64]:
         side_by_side = np.hstack([midpoints(block) for block in blocks])
         frames = side_by_side.reshape(len(side_by_side), -1, self._width)
         forward = frames.shape[1] - self.back
@@ -449,8 +467,8 @@ class LongResponse(FreeResponse):
     def __init__(
         self,
         behind: LongOrbit,
-        A: NDArray,
-        V: NDArray,
+        A: NDArray[np.float64],
+        V: NDArray[np.float64],
         back: int,
         forward: int,
         held: bool,
@@ -464,7 +482,12 @@ class LongResponse(FreeResponse):
     def _ahead(self) -> LongOrbit | None:
         return self._in_pairs("+")
 
-    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+    def columns(
+        self,
+        times: NDArray[np.intp],
+        sources: NDArray[np.intp],
+        scales: NDArray[np.float64],
+    ) -> BallMatrix:
         if (times <= 0).all():
             with working_bits(self.bits):
                 found = self._behind.columns(-times, sources, scales)
@@ -472,27 +495,35 @@ class LongResponse(FreeResponse):
                 return found
         return super().columns(times, sources, scales)
 
-    def nearest_past(self, radii: NDArray) -> NDArray | None:
+    def nearest_past(self, radii: NDArray[np.float64]) -> NDArray[np.float64] | None:
         return self._behind.scaled(radii).nearest()
 
     def read_past(
-        self, C: BallMatrix, radii: NDArray, read: Callable[[Pairs], NDArray]
-    ) -> tuple[NDArray, NDArray] | None:
+        self,
+        C: BallMatrix,
+        radii: NDArray[np.float64],
+        read: Callable[[Pairs], NDArray[np.float64]],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         with working_bits(self.bits):
             return self._behind.seen_by(C).scaled(radii).read(read)
 
-    def states(self) -> NDArray:
+    def states(self) -> NDArray[np.float64]:
         found = self._by_pairs(None, self.back, self._forward)
         return super().states() if found is None else found
 
     def outputs(
-        self, C: NDArray, back: int | None = None, forward: int | None = None
-    ) -> NDArray:
+        self,
+        C: NDArray[np.float64],
+        back: int | None = None,
+        forward: int | None = None,
+    ) -> NDArray[np.float64]:
         last = self._forward if forward is None else forward
         found = self._by_pairs(C, self.back if back is None else back, last)
         return super().outputs(C, back, forward) if found is None else found
 
-    def _by_pairs(self, C: NDArray | None, back: int, forward: int) -> NDArray | None:
+    def _by_pairs(
+        self, C: NDArray[np.float64] | None, back: int, forward: int
+    ) -> NDArray[np.float64] | None:
         """Return `outputs` of a long run, None where pairs of doubles do not tell them.
 
         Without a C they are the states.
@@ -511,7 +542,9 @@ class LongResponse(FreeResponse):
             sides.append(nearest)
         return self._joined_in_time(*sides)
 
-    def _joined_in_time(self, past: NDArray, future: NDArray) -> NDArray:
+    def _joined_in_time(
+        self, past: NDArray[np.float64], future: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Columns at t = 0, -1, .. and at t = 0, 1, .. as one array (times, .., q)."""
         before, after = (
             side.reshape(len(side), -1, self._width).swapaxes(0, 1)
@@ -520,7 +553,9 @@ class LongResponse(FreeResponse):
         return np.concatenate([before[:0:-1], after]) if len(before) > 1 else after
 
 
-def response_to_shape(system: LinearSystem, samples: int, shape: ArrayLike) -> NDArray:
+def response_to_shape(
+    system: LinearSystem, samples: int, shape: ArrayLike
+) -> NDArray[np.float64]:
     """The response (T, p, q) to inputs of one shape from sample 0 on, rounded from balls."""
     queue = queue_of(np.size(shape))
     start = np.append(shape, np.zeros(system.order))[:, None]
@@ -611,7 +646,7 @@ class LongOrbit:
         """Return C step^t V in pairs of doubles, with balls of the working bits."""
         return replace(self, stack=_row_by_row([C * power for power in self.powers]))
 
-    def scaled(self, radii: NDArray) -> LongOrbit:
+    def scaled(self, radii: NDArray[np.float64]) -> LongOrbit:
         """Return it in pairs of doubles with the columns of V times these, again and again."""
         every = np.resize(radii, self.first.ncols())
         return replace(self, begun=self.begun.scaled(every))
@@ -628,7 +663,7 @@ class LongOrbit:
         some = self.stack.rows(places[:, :count].ravel())
         return replace(self, powers=self.powers[:count], stack=some, samples=last + 1)
 
-    def nearest(self) -> NDArray | None:
+    def nearest(self) -> NDArray[np.float64] | None:
         """Return the nearest doubles (n, T w), side by side.
 
         None where pairs of doubles do not tell them all.
@@ -636,16 +671,23 @@ class LongOrbit:
         found = self.stack.nearest_to_product(self.begun)
         return None if found is None else self._side_by_side(found)
 
-    def read(self, read: Callable[[Pairs], NDArray]) -> tuple[NDArray, NDArray]:
+    def read(
+        self, read: Callable[[Pairs], NDArray[np.float64]]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what is read (n, T w) of pairs of doubles, and bounds of their errors."""
         found, error = self.stack.read_product(self.begun, read)
         return self._side_by_side(found), self._side_by_side(error)
 
-    def _side_by_side(self, found: NDArray) -> NDArray:
+    def _side_by_side(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
         rows = len(found) // len(self.powers)
         return found.reshape(rows, -1)[:, : self.samples * self.width]
 
-    def columns(self, times: NDArray, sources: NDArray, scales: NDArray) -> BallMatrix:
+    def columns(
+        self,
+        times: NDArray[np.intp],
+        sources: NDArray[np.intp],
+        scales: NDArray[np.float64],
+    ) -> BallMatrix:
         """Return columns (n, M) as `FreeResponse.columns` does, for t >= 0."""
         places = times * self.width + sources
         homes, within = np.divmod(places, self.first.ncols())

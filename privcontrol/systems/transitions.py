@@ -65,7 +65,9 @@ class _Lost(Exception):
     """The working precision does not carry what is computed."""
 
 
-def _made_once(stack: NDArray, made: Callable[[NDArray], T]) -> Callable[[int], T]:
+def _made_once(
+    stack: NDArray[np.float64], made: Callable[[NDArray[np.float64]], T]
+) -> Callable[[int], T]:
     """Return a function from a sample to what is made of its matrix, once of equal ones."""
     known: dict[bytes, T] = {}
 
@@ -78,7 +80,7 @@ def _made_once(stack: NDArray, made: Callable[[NDArray], T]) -> Callable[[int], 
     return at
 
 
-def sample_matrices(stack: NDArray) -> Callable[[int], BallMatrix]:
+def sample_matrices(stack: NDArray[np.float64]) -> Callable[[int], BallMatrix]:
     """Return a function from a sample to its matrix in balls."""
     if not stack[0].size:
         return lambda t: BallMatrix(*stack[t].shape)
@@ -88,7 +90,7 @@ def sample_matrices(stack: NDArray) -> Callable[[int], BallMatrix]:
 def first_singular(system: VaryingSystem, samples: int) -> int | None:
     """Return the first sample whose A_t is singular, exactly, None without one."""
 
-    def is_singular(A: NDArray) -> bool:
+    def is_singular(A: NDArray[np.float64]) -> bool:
         return bool(rational_matrix(A).det() == 0)
 
     at = _made_once(system.along[0], is_singular)
@@ -98,7 +100,7 @@ def first_singular(system: VaryingSystem, samples: int) -> int | None:
 def _inverses(system: VaryingSystem) -> Callable[[int], BallMatrix]:
     """Return a function from a sample to the inverse of A_t, at the working precision."""
 
-    def inverse(A: NDArray) -> BallMatrix:
+    def inverse(A: NDArray[np.float64]) -> BallMatrix:
         try:
             return ball_matrix(A).inv()
         except ZeroDivisionError:
@@ -132,7 +134,7 @@ def _checked(matrix: BallMatrix) -> BallMatrix:
 
 
 def moved_back(
-    system: VaryingSystem, axes: NDArray, times: Sequence[int]
+    system: VaryingSystem, axes: NDArray[np.float64], times: Sequence[int]
 ) -> tuple[list[BallMatrix], int]:
     """Return Phi(j, 0)^-1 V as balls (n, q) for increasing times j, and their bits."""
     wanted = set(times)
@@ -163,11 +165,11 @@ class _Seen:
     zeros whose terms cancel. ``first`` (M,) is what takes its place before.
     """
 
-    def __init__(self, first: NDArray) -> None:
+    def __init__(self, first: NDArray[np.float64]) -> None:
         self._first = first
         self._largest = np.zeros(len(first))
 
-    def rounded(self, seen: BallMatrix, columns: slice) -> NDArray:
+    def rounded(self, seen: BallMatrix, columns: slice) -> NDArray[np.float64]:
         """Return outputs (p, K) of some columns at a sample, rounded from balls."""
         largest = self._largest[columns]
         if is_accurate(seen):
@@ -184,8 +186,11 @@ class _Seen:
 
 
 def run_responses(
-    system: VaryingSystem, axes: NDArray, times: NDArray, samples: int
-) -> NDArray:
+    system: VaryingSystem,
+    axes: NDArray[np.float64],
+    times: NDArray[np.intp],
+    samples: int,
+) -> NDArray[np.float64]:
     """Return C_t Phi(t, j) v (T, p, M) for columns v (n, M) at times j, before them too.
 
     Each entry is rounded from its ball. Before its time the state is that of the same run.
@@ -235,7 +240,9 @@ def run_responses(
     return outputs
 
 
-def forced_responses(system: VaryingSystem, samples: int, shape: NDArray) -> NDArray:
+def forced_responses(
+    system: VaryingSystem, samples: int, shape: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the responses (T p, T q) to inputs of one shape, by start and input.
 
     Lower block triangular and time-major; each entry is rounded from its ball.
@@ -289,7 +296,7 @@ def gramian_of_run(
 # -- what the zeros show, and what rationals decide --------------------------------------
 
 
-def seen_of_run(system: VaryingSystem, samples: int) -> NDArray:
+def seen_of_run(system: VaryingSystem, samples: int) -> NDArray[np.bool_]:
     """Mask (n,) of the first sample's states that some output of a run can see.
 
     It follows from the zeros of A_t and C_t alone.
@@ -301,7 +308,9 @@ def seen_of_run(system: VaryingSystem, samples: int) -> NDArray:
     return seen
 
 
-def reached_of_run(system: VaryingSystem, start: NDArray, samples: int) -> NDArray:
+def reached_of_run(
+    system: VaryingSystem, start: NDArray[np.bool_], samples: int
+) -> NDArray[np.bool_]:
     """Mask (n,) of the states that noise in some first states reaches within a run."""
     A = system.along[0]
     now = reached = start
@@ -334,7 +343,7 @@ def told_of_run(system: VaryingSystem, samples: int) -> RationalMatrix | None:
 
 
 def spanned_back(
-    system: VaryingSystem, axes: NDArray, times: Sequence[int]
+    system: VaryingSystem, axes: NDArray[np.float64], times: Sequence[int]
 ) -> RationalMatrix:
     """Rational columns that span Phi(j, 0)^-1 V for all times j.
 

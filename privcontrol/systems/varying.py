@@ -158,7 +158,7 @@ def period_of(names: Sequence[str]) -> int:
     return count if tuple(names) == at_each_sample(first, count) else 1
 
 
-def _frozen(array: NDArray) -> NDArray:
+def _frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
     array.flags.writeable = False
     return array
 
@@ -398,8 +398,8 @@ def along(
 def _linearised(
     sys: ct.NonlinearIOSystem,
     t: int,
-    point: NDArray,
-    entering: NDArray,
+    point: NDArray[np.float64],
+    entering: NDArray[np.float64],
     step: float | None,
 ) -> ct.StateSpace:
     """Return the linearisation at a sample."""
