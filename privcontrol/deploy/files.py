@@ -160,7 +160,7 @@ def _certified(noise: OutputNoise, longest: int) -> OutputNoise:
     except ValueError as error:
         raise PrivacyError(
             "path: the noise of the file cannot be certified for the secret that it names; "
-            f"it was altered, and must not be used ({error})"
+            f"it was altered, and must not be used ({str(error)[:_LONGEST]})"
         ) from error
     guarantee = promised(noise.plant_data, request, noise.parts, loss)
     if not _keeps(noise.guarantee, guarantee, request):

@@ -135,7 +135,7 @@ def test_a_system_is_given_20_000_steps_to_settle():
 def test_a_search_in_128_dimensions_and_more_ends_at_the_gap_of_the_request(size, gap):
     request = SimpleNamespace(gap=0.01)
     problem = SimpleNamespace(request=request, plants=[None], floor=np.zeros(1))
-    responses = SimpleNamespace(points=np.zeros((size, 3)))
+    responses = SimpleNamespace(singles=np.zeros((size, 3)))
     assert _tolerance(problem, responses) == pytest.approx(gap)
 
 

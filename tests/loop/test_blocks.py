@@ -217,8 +217,8 @@ def test_all_ways_to_part_few_directions_are_tried():
     assert partitions(4, 4) == [(3, 1), (2, 2), (2, 1, 1), (1, 1, 1, 1)]
     assert partitions(6, 2) == [(1,) * 6, (2, 4), (2, 1, 1, 1, 1)]
     assert partitions(6, 6) == [(1,) * 6]
-    # at a cap of 10 the least information is 0.01, and four times as much is read
-    assert rank_read(np.diag([0.01, 0.03, 0.05, 1.0]), 10.0) == 2
+    # at a cap of 10 the least information is 0.01, and what is above 0.1 is read
+    assert rank_read(np.diag([0.01, 0.09, 0.12, 1.0]), 10.0) == 2
     assert rank_read(np.diag([0.01, 0.01]), 10.0) == 1
 
 
