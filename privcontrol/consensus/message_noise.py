@@ -775,7 +775,8 @@ class _Honest:
         parts, part = connected_components(graph, directed=False)
 
         def over_part(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.bincount(part, weights=values)[part]
+            sums = np.bincount(part, weights=values)
+            return sums.astype(float, copy=False)[part]
 
         # a tree of each part starts at an agent with most links, and a further node h
         # joins the trees

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -464,7 +464,7 @@ def _undirected_and_connected(matrix: sparse.csr_array) -> sparse.csr_array:
 
 
 def _check_convergence(
-    iteration: sparse.csr_array, diagonal: NDArray[np.float64]
+    iteration: sparse.csr_array, diagonal: NDArray[np.floating]
 ) -> None:
     """Refuse an averaging matrix with a second eigenvalue not inside the unit circle.
 
@@ -493,10 +493,19 @@ def _check_convergence(
 
 
 def _lanczos(
-    matrix: sparse.csr_array | LinearOperator, which: str, restarts: int | None = None
+    matrix: sparse.csr_array | LinearOperator,
+    which: Literal["LA", "LM", "SA"],
+    restarts: int | None = None,
 ) -> float:
     """The extreme eigenvalue of a large symmetric matrix that `which` names."""
     start = np.random.default_rng(0).standard_normal(matrix.shape[0])
-    options: dict[str, Any] = {"v0": start, "tol": 1e-9, "return_eigenvectors": False}
-    options["maxiter"] = restarts
-    return float(eigsh(matrix, k=1, which=which, **options)[0])
+    found = eigsh(
+        matrix,
+        k=1,
+        which=which,
+        v0=start,
+        maxiter=restarts,
+        tol=1e-9,
+        return_eigenvectors=False,
+    )
+    return float(found[0])

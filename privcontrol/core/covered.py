@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from ..numerics.balls import (
@@ -252,7 +251,7 @@ class Covered:
         if not told.any():
             return ()
         kernel: Any = manifold.kernel
-        if scipy.sparse.issparse(kernel):
+        if not isinstance(kernel, np.ndarray):
             kernel = kernel.toarray()
         determined = spanned(kernel, left[told]) & kernel.any(axis=1)
         words = "anything outside the noise's column space, which is published exactly"

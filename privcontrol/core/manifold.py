@@ -916,7 +916,7 @@ class AffineManifold(Frozen):
         """Tangent coordinates (k, M) of tangent moves (n, M), up to rounding."""
         _, inverse = self._orthonormal
         if _MOST_SPARSE * np.count_nonzero(moves) < moves.size:
-            return (scipy.sparse.csr_array(moves.T) @ inverse.T).T
+            return np.asarray(scipy.sparse.csr_array(moves.T) @ inverse.T).T
         return inverse @ moves
 
     def residual(self, x: ArrayLike) -> float:

@@ -105,7 +105,7 @@ class LinearQuery(Frozen):
     def _identity(self) -> tuple[object, ...]:
         if isinstance(self.matrix, np.ndarray):
             return (array_identity(self.matrix), self.manifold)
-        if scipy.sparse.issparse(self.matrix):
+        if not isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             canonical = self.matrix.copy()
             canonical.sum_duplicates()
             canonical.eliminate_zeros()
@@ -204,7 +204,7 @@ class LinearQuery(Frozen):
         if not is_quick(self.size, self.manifold.size, count):
             return None
         matrix = self.matrix
-        if scipy.sparse.issparse(matrix):
+        if not isinstance(matrix, np.ndarray):
             matrix = matrix.toarray()
         with working_bits(FINE_BITS):
             if isinstance(data, np.ndarray):
@@ -222,7 +222,7 @@ class LinearQuery(Frozen):
         sums = self._sizes @ sizes
         if isinstance(self.matrix, scipy.sparse.linalg.LinearOperator):
             sums = np.broadcast_to(column_norms(sums), sums.shape)
-        elif scipy.sparse.issparse(self.matrix):
+        elif not isinstance(self.matrix, np.ndarray):
             terms = int(np.diff(self.matrix.indptr).max(initial=0))
         return EPS * (terms + self.manifold.dimension + 4) * sums
 
@@ -267,7 +267,8 @@ def _checked_matrix(F: Any) -> Any:
     """Return F as a read-only array, a sparse array of its own, or a LinearOperator."""
     if isinstance(F, scipy.sparse.linalg.LinearOperator):
         return F
-    if scipy.sparse.issparse(F):
+    is_sparse = scipy.sparse.issparse(F)
+    if is_sparse:
         matrix = F.tocsr(copy=True)
         real_array(matrix.data, "F", copy=False)
         matrix = matrix.astype(float, copy=False)

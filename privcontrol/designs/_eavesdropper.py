@@ -534,7 +534,8 @@ def _observed(
     unseen[np.abs(unseen) <= ROUNDED] = 0.0
     if rank < n:
         seen = rows[:rank] * units
-        basis, _ = scipy.linalg.qr(seen.T, mode="economic")
+        frame, _ = scipy.linalg.qr(seen.T, mode="economic")
+        basis = np.asarray(frame, float)
     return basis, (unseen / units).T
 
 

@@ -290,4 +290,4 @@ def _pivoted(
     span, triangle, order = scipy.linalg.qr(columns, mode="economic", pivoting=True)
     pivots = np.abs(np.diag(triangle))
     rank = np.count_nonzero(pivots > rank_tolerance(columns, pivots))
-    return span[:, :rank], order[:rank]
+    return np.asarray(span[:, :rank], float), order[:rank]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -263,12 +264,14 @@ def _leading(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest singular values and their vectors, in decreasing order."""
     size = min(matrix.shape)
+    factors: tuple[NDArray[Any], ...]
     if size <= max(_DENSE, 2 * count):
-        left, values, right = scipy.linalg.svd(matrix, full_matrices=False)
+        factors = scipy.linalg.svd(matrix, full_matrices=False)
     else:
         # the same for every design, and generic: copies of one system are symmetric, and
         # a symmetric start would never leave what they have in common
         start = np.random.default_rng(0).normal(size=size)
-        left, values, right = scipy.sparse.linalg.svds(matrix, count, v0=start)
+        factors = scipy.sparse.linalg.svds(matrix, count, v0=start)
+    left, values, right = map(np.asarray, factors)
     largest = np.argsort(-values)[:count]
     return left[:, largest], values[largest], right[largest]

@@ -217,8 +217,8 @@ def _cover_of(problem: DesignProblem, allowed: float) -> _Cover:
 
 
 def _beside(
-    Q: NDArray[np.float64], model: Plant, problem: DesignProblem
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    Q: NDArray[np.floating], model: Plant, problem: DesignProblem
+) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     """Coordinates in Q of a model's whitened responses, and a root of what is orthogonal to it."""
     free = model.free_response(np.eye(model.order), problem.horizon)
     free = free / problem.floor[:, None]

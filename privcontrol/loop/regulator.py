@@ -193,4 +193,4 @@ def riccati(
         if sizes.min() > LEAST_PRICE * sizes.max():  # no price or variance is lost
             break
         units = units / np.sqrt(sizes)
-    return gain, found, poles
+    return np.asarray(gain, float), found, poles

@@ -547,7 +547,7 @@ def _weights_over_time(
         return None
     chosen = (times[:, None] * period + np.arange(period)).ravel()
     (triangle,) = qr(points[:, chosen], mode="r")
-    thinned = triangle[: len(chosen)]
+    thinned = np.asarray(triangle[: len(chosen)], float)
     if not thinned.any():
         return None
     with search_round(0):
@@ -1050,7 +1050,7 @@ def row_permuted_triangle(
     """
     upper, order = qr(basis.T, mode="r", pivoting=True)
     signs = np.where(np.diag(upper) < 0, -1.0, 1.0)
-    return order, (upper * signs[:, None]).T
+    return order, np.asarray(upper * signs[:, None], float).T
 
 
 def solution_error(lower: NDArray[np.float64]) -> NDArray[np.float64]:

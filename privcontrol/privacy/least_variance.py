@@ -143,9 +143,9 @@ class _Program:
         of_z = self.odds * before - z
         constant = np.zeros((2, 2 * self.count))
         constant[0, 0] = constant[1, -1] = self.odds - 1
-        return scipy.sparse.vstack(
-            [scipy.sparse.hstack([of_y, of_z]), scipy.sparse.csr_array(constant)]
-        ).tocsr()
+        changing = scipy.sparse.csr_array(scipy.sparse.hstack([of_y, of_z]))
+        held = scipy.sparse.csr_array(constant)
+        return scipy.sparse.csr_array(scipy.sparse.vstack([changing, held]))
 
     def _squares(self, offset: float) -> NDArray[np.float64]:
         """Return k^2 + 2 u k for each row."""
@@ -190,9 +190,10 @@ class _Program:
         given = price / self.unit
         objective = np.zeros(1 + rows.shape[1])
         objective[0] = -1.0
-        found = linprog(
+        # its stub knows no sparse matrix
+        found = linprog(  # type: ignore[call-overload]
             objective,
-            A_ub=scipy.sparse.hstack([first, rows]).tocsr(),
+            A_ub=scipy.sparse.csr_array(scipy.sparse.hstack([first, rows])),
             b_ub=self._squares(offset),
             bounds=[(None, None)] + [(0.0, given)] * rows.shape[1],
         )

@@ -527,12 +527,13 @@ def _readable(x: Any) -> Any:
 
 
 def exact_product(
-    matrix: NDArray[np.float64] | scipy.sparse.sparray, columns: RationalMatrix
+    matrix: NDArray[np.float64] | scipy.sparse.csr_array, columns: RationalMatrix
 ) -> RationalMatrix:
     """Multiply a dense or sparse matrix of doubles with rationals, without rounding."""
     if isinstance(matrix, np.ndarray):
         return rational_matrix(matrix) * columns
-    if not scipy.sparse.issparse(matrix):
+    is_sparse = scipy.sparse.issparse(matrix)
+    if not is_sparse:
         raise TypeError(
             f"query: expected a matrix for an exact release, got {type(matrix).__name__}"
             ", whose products are rounded; pass a dense or sparse matrix, or pass rng= "

@@ -219,7 +219,8 @@ def _subspace(A: NDArray[np.inexact], group: NDArray[np.inexact]) -> _Subspace:
 
     A Sylvester equation takes the other ones apart.
     """
-    triangle, basis, _ = scipy.linalg.schur(
+    # the stub of schur knows a ``sort`` of two real numbers, as of a real form
+    triangle, basis, _ = scipy.linalg.schur(  # type: ignore[call-overload]
         A, output="complex", sort=lambda value: value in group
     )
     size = len(group)

@@ -543,7 +543,7 @@ def observability_gramian(system: LinearSystem) -> NDArray[np.float64]:
 
 def _balanced(
     A: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
     """Return units (n,) of the states that balance A, and A in these units."""
     _, (sizes, _) = scipy.linalg.matrix_balance(A, permute=False, separate=True)
     return sizes, A / sizes[:, None] * sizes
