@@ -343,7 +343,10 @@ def test_a_row_that_a_dead_sensor_cut_off_is_no_reading(design, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such numbers there")
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize(
+    "closed",
+    [(0,), (2,), *(pytest.param(c, marks=pytest.mark.slow) for c in [(1,), (0, 1, 2)])],
+)
 def test_a_command_whose_standard_files_are_closed_says_so(closed, design, tmp_path):
     """What was meant for them went into whichever file had got their number."""
     state, sink = tmp_path / "g", tmp_path / "sink"

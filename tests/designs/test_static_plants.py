@@ -4,6 +4,7 @@ import cases
 import control as ct
 import numpy as np
 import pytest
+from repeats import few
 
 import privcontrol as pc
 
@@ -38,8 +39,11 @@ def design(secret=STAY, horizon=np.inf, plant=None, **options):
     return pc.design_output_noise(plant, **asked)
 
 
-@pytest.mark.parametrize("horizon", [8, 60, np.inf])
-@pytest.mark.parametrize("kind", list(SECRETS))
+#: Events of 60 samples, the last ones, take seconds.
+EVERY = [(kind, horizon) for kind in SECRETS for horizon in (8, np.inf, 60)]
+
+
+@pytest.mark.parametrize("kind, horizon", few(EVERY, of=len(EVERY) - 1))
 @pytest.mark.filterwarnings("ignore:the noise costs")
 def test_a_static_plant_costs_what_it_does_with_an_idle_state(kind, horizon, tmp_path):
     noise = design(SECRETS[kind], horizon)
