@@ -52,15 +52,14 @@ from .shaping_problem import (
 )
 
 #: Why an event of secret time needs a signal for each output.
-_NOT_EXACT = (
-    "moved: the outputs outnumber the secret signals, and C (A - I) is rounded in double "
-    "precision, so noise that enters the plant with the signal would leave a direction "
-    "bare; publish as many outputs as there are secret signals"
+_OUTNUMBERED = (
+    "moved: the outputs outnumber the secret signals, and {reason}, so noise that enters "
+    "the plant with the signal would leave a direction bare; publish as many outputs as "
+    "there are secret signals"
 )
-#: The same of a plant whose pole at one is taken away for it.
-_TAKEN_AWAY = _NOT_EXACT.replace(
-    "C (A - I) is rounded in double precision",
-    "the pole at one of a tank or a meter is taken away in rounded numbers",
+_NOT_EXACT = _OUTNUMBERED.format(reason="C (A - I) is rounded in double precision")
+_TAKEN_AWAY = _OUTNUMBERED.format(
+    reason="the pole at one of a tank or a meter is taken away in rounded numbers"
 )
 #: The same of differences of two signals, and of states at a later time.
 _ROUNDED = (

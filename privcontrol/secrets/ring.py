@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..numerics.linalg import EPS
 from ..numerics.thresholds import ROUNDED, SYMMETRIC
-from ..systems.linear import LinearSystem
+from ..systems.linear import LinearSystem, Stacks
 from .secret import SecretInputs
 
 #: Units of the smallest ring: three are all neighbours of each other.
@@ -81,14 +81,7 @@ class Ring:
         return waves_of(self.count)
 
     @cached_property
-    def stacks(
-        self,
-    ) -> tuple[
-        NDArray[np.float64],
-        NDArray[np.float64],
-        NDArray[np.float64],
-        NDArray[np.float64],
-    ]:
+    def stacks(self) -> Stacks:
         """A, B, C and D of all waves, with those in front."""
         matrices = zip(*(system.matrices for system in self.systems), strict=True)
         A, B, C, D = map(np.stack, matrices)
